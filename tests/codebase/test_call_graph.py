@@ -120,3 +120,44 @@ def test_a_virtual_method_of_cpp_leads_to_what_overrides_it(tmp_path: Path) -> N
         "    return n;\n  }\n};\nint decode(Memory * memory) {\n  return memory->find(1);\n}\n"
     )
     assert ("decode", "Ring.find") in edges(tmp_path, m_cu=text)
+
+
+def test_a_class_that_is_handed_on_makes_its_objects_and_those_of_classes_below(tmp_path: Path) -> None:
+    text = (
+        "class Base:\n    def run(self):\n        raise NotImplementedError\n"
+        "\nclass Below(Base):\n    def run(self):\n        return 1\n"
+        "\ndef caller(kind: type[Base]):\n    kind().run()\n"
+    )
+    assert ("caller", "Below.run") in edges(tmp_path, m=text)
+
+
+def test_a_parameter_that_no_call_gives_is_its_default(tmp_path: Path) -> None:
+    text = f"{A}\nclass Holder:\n    def __init__(self, *, kind=A):\n        self.a = kind()\n"
+    text += "\n    def go(self):\n        self.a.other()\n"
+    assert ("Holder.go", "A.other") in edges(tmp_path, m=text)
+
+
+def test_what_a_package_hands_out_counts_before_its_module_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("from pkg.fill import fill\n")
+    use = "from pkg import fill\n\ndef caller():\n    fill()\n"
+    assert ("caller", "fill") in edges(tmp_path, pkg__fill="def fill():\n    return 1\n", use=use)
+
+
+def test_a_method_is_called_elsewhere_by_its_literal_name(tmp_path: Path) -> None:
+    text = (
+        "class Worker:\n    def execute_model(self):\n        return 1\n"
+        "\nclass Executor:\n    def step(self):\n        self.collective_rpc('execute_model')\n"
+    )
+    assert ("Executor.step", "Worker.execute_model") in edges(tmp_path, m=text)
+
+
+def test_an_unknown_layer_is_the_module_of_the_file_that_has_its_name(tmp_path: Path) -> None:
+    text = (
+        "class ToyLayer:\n    def forward(self, x):\n        return x\n"
+        "\nclass ToyNorm:\n    def forward(self, x):\n        return x\n"
+        "\nclass ToyModel:\n    def forward(self, x):\n        for layer in self.found():\n            x = layer(x)\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert ("ToyModel.forward", "ToyLayer.forward") in found
+    assert ("ToyModel.forward", "ToyNorm.forward") not in found

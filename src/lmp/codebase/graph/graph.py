@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lmp.codebase.graph.records import Call, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.graph.values import (
     ClassValue,
     Evaluator,
@@ -30,6 +30,11 @@ MOST_OVERRIDES = 200
 """Definitions of one virtual method that are kept."""
 MOST_OWNERS, MOST_OF_NAME = 40, 60
 """Classes that have a method of a name, and functions of a name, among which one is looked for."""
+MOST_ALIKE = 6
+"""Methods of one name that unrelated classes have, and that an object of unknown class may mean."""
+CALLED = ("forward", "__call__")
+SYNONYMS = {"attn": "attention", "layers": "layer", "blocks": "block", "experts": "expert", "models": "model"}
+"""Words for the parts of a model that variables and classes write differently."""
 COMMON = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, tuple) for name in dir(kind) if not name.startswith("__")
 ) | frozenset(
@@ -131,6 +136,8 @@ TAKES = frozenset(
 )
 BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
+SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
+"""What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -157,6 +164,10 @@ class Lost:
 def words(name: str) -> set[str]:
     """``TokenAttention`` and ``token_attention`` are ``{token, attention}``."""
     return {each.lower() for each in WORD.findall(name) if len(each) > 1}
+
+
+def _same(name: str) -> set[str]:
+    return {SYNONYMS.get(each, each) for each in words(name)}
 
 
 class CallGraph:
@@ -219,7 +230,9 @@ class CallGraph:
                 targets.pop(target, None)
                 targets[target] = how
         if not targets and call.callee and not self._is_external(function, call, values):
-            targets = self._by_name(function, call)
+            targets = self._by_name(function, call) or self._module(function, call, values)
+        if call.text:
+            targets.update(self._named(function, call))
         if len(targets) > MOST_TARGETS:
             targets = dict(list(targets.items())[:MOST_TARGETS])
         for target, how in targets.items():
@@ -244,7 +257,8 @@ class CallGraph:
             )
             if not value.of.abstract or value.on is None or value.exact:
                 found[value.of] = plain
-            if value.on is not None and not value.exact:
+            above = call.callee[:1] and call.callee[0][0] == SUPER
+            if value.on is not None and (not value.exact or (value.of.abstract and not above)):
                 below = self._ranked(evaluator.overrides(value.on, value.of.name))
                 found.update((each, "inheritance") for each in below if each not in found)
             return found or {value.of: plain}
@@ -329,11 +343,10 @@ class CallGraph:
             return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
         if name in COMMON or not found:
             return {}
-        if (
-            len({self._root(each.owner) for each in found if each.owner is not None}) == 1
-            and len(found) <= MOST_TARGETS
-            and name not in VERBS
-        ):
+        roots = {self._root(each.owner) for each in found if each.owner is not None}
+        # A name of several words that few classes have is one interface.
+        distinct = len(roots) == 1 or (len(words(name)) > 1 and len(found) <= MOST_ALIKE)
+        if distinct and len(found) <= MOST_TARGETS and name not in VERBS:
             return dict.fromkeys(self._ranked(found)[:4] or found[:1], "name")
         if len(found) <= 40:
             classes = ", ".join(sorted({each.owner.name for each in found if each.owner is not None})[:4])
@@ -347,6 +360,54 @@ class CallGraph:
         scored = [(len(wanted & words(each.owner.name)), each) for each in found if each.owner is not None]
         best = max((score for score, _ in scored), default=0)
         return [each for score, each in scored if score == best] if best and best >= len(wanted) else []
+
+    def _module(self, function: Function, call: Call, values: Iterable[Value]) -> dict[Function, Dispatch]:
+        """Of an unknown object that is called as a module: the module that has its name, of the same file or imported
+        there; else the one that also shares most words with where the call stands."""
+        foreign = [each for each in map(innermost, values) if isinstance(each, External)]
+        if any(not each.dotted.startswith("typing.") for each in foreign):
+            return {}
+        chain = call.callee[0][:-1] if call.callee[0][-1] == CALLED[0] else call.callee[0]
+        receiver = next((part for part in reversed(chain) if isinstance(part, str) and part.isidentifier()), "")
+        wanted = _same(receiver) - {"self"}
+        owner, evaluator = holder(function), self.evaluator
+        modular = chain is not call.callee[0] or (owner is not None and self._run(owner) is not None)
+        if not wanted or not modular or any(isinstance(part, Applied) for part in chain):
+            return {}
+        around = _same(owner.name if owner is not None else function.name)
+        graph = self.graphs[function.file]
+        near: dict[Function, int] = {}
+        for name in (*graph.classes, *graph.imports):
+            has = _same(name)
+            if wanted <= has and (owner is None or name != owner.name):
+                for value in evaluator.top(function.file, name, 0):
+                    run = self._run(value.of) if isinstance(value, ClassValue) else None
+                    if run is not None and run is not function:
+                        near[run] = len(has & around)
+        if not near and chain is not call.callee[0]:
+            for run in self.methods.get(CALLED[0], ()):
+                has = _same(run.owner.name) if run.owner is not None else set()
+                if wanted <= has and has & around - wanted and not run.abstract:
+                    near[run] = len(has & around)
+        best = max(near.values(), default=0)
+        return dict.fromkeys(self._ranked(each for each, score in near.items() if score == best)[:MOST_ALIKE], "name")
+
+    def _run(self, of: Class) -> Function | None:
+        return next(filter(None, (self.evaluator.method(of, each) for each in CALLED)), None)
+
+    def _named(self, function: Function, call: Call) -> dict[Function, Dispatch]:
+        """Methods of a name that is sent to where an object has them: ``collective_rpc("execute_model")``."""
+        if len(words(call.text)) < 2 or not call.text.isidentifier() or not SENT.search(call.name):
+            return {}
+        owner = holder(function)
+        line = self.evaluator.line(owner) if owner is not None else []
+        roots = set(line)
+        found = [
+            each
+            for each in self.methods.get(call.text, ())
+            if each.owner is not None and not roots & set(self.evaluator.line(each.owner)) and not each.abstract
+        ]
+        return dict.fromkeys(self._ranked(found)[:MOST_TARGETS], "getattr")
 
     def _root(self, of: Class) -> Class:
         return self.evaluator.line(of)[-1]

@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 from lmp.codebase.graph import hazards
 from lmp.codebase.graph.records import (
+    CLASS,
     ITEM,
     MANY,
     SUPER,
@@ -192,6 +193,14 @@ class _Reader:
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             made.params[argument.arg] = self.annotation(argument.annotation)
+        positional = [*arguments.posonlyargs, *arguments.args]
+        late = positional[len(positional) - len(arguments.defaults) :]
+        for argument, default in (
+            *zip(late, arguments.defaults, strict=True),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+        ):
+            if chains := self.chains(default):
+                made.defaults[argument.arg] = chains
         for argument in filter(None, (arguments.vararg, arguments.kwarg)):
             made.params[f"*{argument.arg}"] = ()
         made.annotated = self.annotation(node.returns)
@@ -482,12 +491,10 @@ class _Reader:
                 found.extend(self._chains(each))
             elif isinstance(each, ast.Subscript):
                 inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
-                many = _plain(each.value)[-1:] and _plain(each.value)[-1] not in (
-                    "Optional",
-                    "Type",
-                    "type",
-                    "Annotated",
-                )
+                if _plain(each.value)[-1:] in (["type"], ["Type"]):
+                    found.extend((*chain, CLASS) for chain in inside)
+                    continue
+                many = _plain(each.value)[-1:] and _plain(each.value)[-1] not in ("Optional", "Annotated")
                 if inside and many:
                     found.extend((*chain, MANY) for chain in inside)
                 else:

@@ -14,6 +14,8 @@ ITEM = "[]"
 MANY = "@"
 """A collection of what stands before it."""
 SUPER = "super()"
+CLASS = "class of"
+"""The class of the object that stands before it: ``type[X]``."""
 
 
 def at(number: int) -> str:
@@ -113,6 +115,8 @@ class Function:
     outer: Function | None = None
     params: dict[str, Chains] = field(default_factory=dict)
     """Name -> the chains of its annotation."""
+    defaults: dict[str, Chains] = field(default_factory=dict)
+    """Name -> what it is where a call gives nothing."""
     decorators: Chains = ()
     calls: list[Call] = field(default_factory=list)
     locals: dict[str, list[Chain]] = field(default_factory=dict)

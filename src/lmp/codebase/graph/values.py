@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
 from lmp.codebase.modules import Modules
 
 DEEPEST = 9
@@ -48,6 +48,8 @@ class ModuleValue:
 @dataclass(frozen=True, slots=True)
 class ClassValue:
     of: Class
+    exact: bool = True
+    """No class below is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,13 @@ class Instance:
     of: Class
     exact: bool = False
     """It is made in the code that is read, and no class below is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOf:
+    """An annotation that says: the class itself, or one below."""
+
+    of: Class
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ class Bag:
     named: tuple[tuple[str, tuple[Chain, ...]], ...]
 
 
-Value = Bag | ModuleValue | ClassValue | Instance | FunctionValue | External | Many
+Value = Bag | ModuleValue | ClassValue | ClassOf | Instance | FunctionValue | External | Many
 Values = tuple[Value, ...]
 
 
@@ -244,6 +253,8 @@ class Evaluator:
         return tuple(found)[:MOST]
 
     def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
+        if last == CLASS:
+            return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
         if isinstance(last, str) and last[0] == MANY:
             return (Many(value, int(last[1:] or -1)),)
         if isinstance(last, str) and last[0] == "[":
@@ -266,7 +277,9 @@ class Evaluator:
 
     def _applied(self, context: Function | None, file: str, value: Value, call: Applied, depth: int) -> Values:
         if isinstance(value, ClassValue):
-            return (Instance(value.of, True),)
+            return (Instance(value.of, value.exact),)
+        if isinstance(value, ClassOf):
+            return (ClassValue(value.of, False),)
         if isinstance(value, FunctionValue):
             return self._outer(value, self.returned(value.of, depth, value.on))
         if isinstance(value, Instance):
@@ -279,7 +292,7 @@ class Evaluator:
             found: dict[Value, None] = {}
             for chain in call.first:
                 for each in self.chain(context, file, chain, depth + 1):
-                    if isinstance(each, FunctionValue | Instance | ClassValue):
+                    if isinstance(innermost(each), FunctionValue | Instance | ClassValue):
                         found[each] = None
             return tuple(found) or (External(value.dotted + "()"),)
         return ()
@@ -338,7 +351,7 @@ class Evaluator:
 
     def _member(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
         of = value.of
-        exact = isinstance(value, Instance) and value.exact
+        exact = isinstance(value, Instance | ClassValue) and value.exact
         if name.endswith("*"):
             named = {method.name: method for each in self.line(of) for method in each.methods.values()}
             return tuple(FunctionValue(m, of, exact) for n, m in named.items() if n.startswith(name[:-1]))[:MOST]
@@ -428,7 +441,7 @@ class Evaluator:
         each: Function | None = context
         while each is not None and each.qualname:
             if name in ("self", "cls") and name in each.params and each.owner is not None:
-                return (Instance(each.owner),) if name == "self" else (ClassValue(each.owner),)
+                return (Instance(each.owner),) if name == "self" else (ClassValue(each.owner, False),)
             if name in each.inner:
                 return (FunctionValue(each.inner[name]),)
             if name in each.classes:
@@ -486,6 +499,14 @@ class Evaluator:
         if where is None or (where[0] == importing and not where[1]):
             return (External(dotted),)
         file, rest = where
+        if not rest:
+            # What a package itself gives under a name counts before its module of that name.
+            package, _, name = dotted.rpartition(".")
+            around = self.modules.file(package, importing) if package else None
+            if around is not None and around not in (file, importing) and name in self.graphs[around].imports:
+                given = self.top(around, name, depth + 1)
+                if any(isinstance(each, ClassValue | FunctionValue) for each in given):
+                    return given
         found: Values = (ModuleValue(file),)
         for part in rest.split(".") if rest else ():
             found = tuple(value for each in found for value in self.attribute(each, part, depth + 1))
@@ -513,6 +534,9 @@ class Evaluator:
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
                     break
+        for chain in of.defaults.get(name, ()):
+            given = self.chain(context, of.file, chain, depth + 2)
+            found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
         if wide and not any(isinstance(innermost(each), Instance) for each in found):
             return typed
         return tuple(found)
@@ -560,6 +584,8 @@ def _instances(value: Value) -> Iterator[Value]:
     match value:
         case ClassValue(of):
             yield Instance(of)
+        case ClassOf(of):
+            yield ClassValue(of, False)
         case Many(of, number):
             yield from (Many(each, number) for each in _instances(of))
         case External():

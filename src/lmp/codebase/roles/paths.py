@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import SUPER, Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row, works
 from lmp.codebase.roles.spine import decode_loops
@@ -26,16 +26,33 @@ HANDED, STARTED = 3.0, 0.5
 """What it counts that a function is handed on: below a loop, where it need not be called, and above, where it is."""
 BESIDE = re.compile(
     r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
-    r"|health\w*|speculat\w*|draft\w*)(?:[/_. ]|$)"
+    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
+    r"(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
+MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
+PARTS = frozenset(
+    ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
+)
+"""Words of the outermost module of a language model, and of its parts."""
+CALLED = ("forward", "__call__")
+SETS_UP = re.compile(
+    r"_*(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
+    r"|dummy|validate|verify|parse|config|compile|from_)"
+)
+"""What sets up, tears down or tries something, and runs no model for a user."""
 NEAR, NEAR_CACHE = 2.0, 5.0
 MOST_HANDLERS = 2
-MOST_OPERATORS = 12
-"""Public calls of a library of kernels that are followed."""
+OPERATORS = ("attention", "kv_write", "sampling")
+"""What a library of kernels hands out."""
 MOST_ROUNDS = 16
 SERVES = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart", "Application", "Blueprint", "APIRouter"])
 """What makes the object that handles requests."""
+SCHEDULE = frozenset(["schedule"])
+PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
+DRAWN, DEEPEST_DRAW = frozenset(["sample", "sampler", "sampling"]), 3
+MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
+"""What a function is named that makes a batch."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 
 
@@ -106,7 +123,9 @@ def _far(ends: Set[Function], taken: dict[Function, list[Edge]], handed: float) 
 def _cost(edge: Edge, handed: float) -> float:
     beside = BESIDE.search(f"{edge.callee.file} {edge.callee.qualname}") is not None
     how = handed if edge.how == "callback" else COST.get(edge.how, 0.0)
-    return 1 + how + 0.25 * math.log2(edge.of) + 4 * beside
+    # Below a loop no run sets anything up; above, what starts a loop does.
+    sets_up = handed == HANDED and SETS_UP.match(edge.callee.name) is not None
+    return 1 + how + (1.0 if edge.how == "inheritance" else 0.5) * math.log2(edge.of) / 2 + 4 * (beside or sets_up)
 
 
 class Paths:
@@ -129,14 +148,37 @@ class Paths:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
                     written = edge.call.written if edge.call is not None else ""
                     handed = edge.callee.name if edge.how in ("callback", "process", "queue") else ""
+                    unknown = edge.how == "name" and edge.call is not None and edge.call.name == "model"
+                    if unknown and self.model is not None and function.name not in CALLED:
+                        # What is called ``model``, and is not known, is the model that stands for all.
+                        edge = Edge(function, self.model, edge.line, "name", 1, edge.call)
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
+        return found
+
+    @cached_property
+    def callers(self) -> dict[Function, set[Function]]:
+        found: dict[Function, set[Function]] = {}
+        for function, sites in self.sites.items():
+            for edges in sites:
+                for edge in edges:
+                    found.setdefault(edge.callee, set()).add(function)
+        return found
+
+    def reaching(self, ends: Iterable[Function]) -> set[Function]:
+        found = set(ends)
+        waiting = list(found)
+        while waiting:
+            for caller in self.callers.get(waiting.pop(), ()):
+                if caller not in found:
+                    found.add(caller)
+                    waiting.append(caller)
         return found
 
     def ways(self, ends: Iterable[Function], handed: float = HANDED) -> Ways:
         """How far it is to the ends, from all that leads there; of each call the target that stands for all counts."""
         ends = set(ends)
-        reach = self.reading.reaching(ends)
+        reach = self.reaching(ends)
         sites = {
             function: [leading for edges in self.sites.get(function, ()) if (leading := _within(edges, reach))]
             for function in reach
@@ -170,16 +212,23 @@ class Paths:
         named = [split(f"{_stem(edge.callee.file)}_{edge.callee.qualname}") for edge in edges]
         common = frozenset.intersection(*named)
 
+        line = self.reading.graph.evaluator.line
+        below = [
+            line(edge.callee.owner) for edge in edges if edge.how == "inheritance" and edge.callee.owner is not None
+        ]
+
         def order(each: tuple[int, Edge]) -> tuple[object, ...]:
             number, edge = each
             callee = edge.callee
             own = named[number] - common
             reference = not own or says(" ".join(own).replace(" ", "_"), "reference_model")
             return (
+                callee is not self.model,
                 BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
                 callee.abstract,
-                edge.how == "inheritance",
+                edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
+                edge.how == "inheritance",
                 -self._below_class(callee),
                 len(own) if reference else 0,
                 -number if plain and not callee.native else number,
@@ -193,6 +242,37 @@ class Paths:
             return 0
         return len(self.reading.graph.evaluator.subclasses.get(function.owner, ()))
 
+    # -- the model that stands for all -------------------------------------------------------------------------------
+
+    @cached_property
+    def model(self) -> Function | None:
+        """How the model is called: of the outermost modules that attend, the one of reference, else the one that most
+        others build on."""
+        evaluator = self.reading.graph.evaluator
+        attending = self.reading.attending
+        found: dict[Function, tuple[object, ...]] = {}
+        for of in self.reading.classes:
+            named = split(of.name)
+            if of.native or not named & MODELS or named & PARTS or BESIDE.search(f"{of.file} {of.qualname}"):
+                continue
+            run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
+            if run is None or run.abstract or run not in attending or not self.reading.is_own(run.file):
+                continue
+            reference = says(f"{_stem(of.file)}_{of.name}", "reference_model")
+            below = 0 if reference else len(evaluator.subclasses.get(of, ()))
+            order = (not reference, -below, len(named - MODELS), of.file.count("/"), len(of.file), of.key)
+            found[run] = min(order, found.get(run, order))
+        around = {
+            each
+            for each in found
+            if any(
+                edge.caller in found and edge.of < 3 and edge.how != "name" and not _above(edge)
+                for edge in self.reading.graph.callers.get(each, ())
+            )
+        }
+        outer = {each: order for each, order in found.items() if each not in around} or found
+        return min(outer, key=outer.__getitem__, default=None)
+
     # -- where a run ends ----------------------------------------------------------------------------------------------
 
     def _played(self, section: str, *roles: str) -> set[Function]:
@@ -203,6 +283,24 @@ class Paths:
     def attention(self) -> set[Function]:
         reading = self.reading
         return self._innermost({*reading.attends, *reading.starts_attention, *reading.native_attends})
+
+    @cached_property
+    def modules(self) -> set[Function]:
+        """Modules below the model that are named for attention."""
+        under = self._under(self.model) if self.model is not None else set()
+        return {
+            each
+            for each in under
+            if each.name in CALLED and each.owner is not None and says(each.owner.name, "attention")
+        }
+
+    @cached_property
+    def attention_below(self) -> set[Function]:
+        """Where the model attends; where it is lost on the way, the innermost module of that name."""
+        under = self._under(self.model) if self.model is not None else set()
+        if not under or under & self.attention:
+            return self.attention
+        return self._innermost(self.modules) or self.attention
 
     @cached_property
     def sampling(self) -> set[Function]:
@@ -227,6 +325,18 @@ class Paths:
         return moved or {each for each in self._played("kv_cache", "update") if each.writes}
 
     @cached_property
+    def batches(self) -> set[Function]:
+        return {
+            each
+            for each in self._played("scheduler", "batch", "admission", "chunking")
+            if says(each.qualname, "scheduler")
+        }
+
+    @cached_property
+    def places(self) -> set[Function]:
+        return self._innermost(self._played("kv_cache", "allocate"))
+
+    @cached_property
     def training(self) -> set[Function]:
         return {
             each
@@ -240,7 +350,39 @@ class Paths:
         found: dict[tuple[tuple[str, int], tuple[str, int]], Edge] = {}
         for edge in self._all():
             found.setdefault((edge.caller.key, edge.callee.key), edge)
+        on = dict.fromkeys(each for edge in found.values() for each in (edge.caller, edge.callee))
+        for edge in self._steps(on):
+            found.setdefault((edge.caller.key, edge.callee.key), edge)
         return list(found.values())
+
+    def _steps(self, on: Iterable[Function]) -> Iterator[Edge]:
+        """What the functions on the ways call besides: what plays a part and leads on, each step of an endless loop
+        that does, and what draws the token below where sampling begins."""
+        parts = {(row.place.file, row.place.line) for row in self.rows if row.section in PLAYED}
+        key = self.reaching({*self.attention, *self.sampling, *self.cache, *self.schedules, *self.places})
+        for function in on:
+            for edge in self._run(function):
+                again = function.endless and edge.call is not None and edge.call.loop > 0
+                if edge.callee in key and (again or edge.callee.key in parts):
+                    yield edge
+        waiting = [(each, 0) for each in on if each in self.sampling]
+        seen = {each for each, _ in waiting}
+        while waiting:
+            function, depth = waiting.pop(0)
+            for edge in self._run(function):
+                if edge.callee not in seen and depth < DEEPEST_DRAW and split(edge.callee.qualname) & DRAWN:
+                    seen.add(edge.callee)
+                    yield edge
+                    waiting.append((edge.callee, depth + 1))
+
+    def _run(self, function: Function) -> Iterator[Edge]:
+        """Its calls, without what sets up or stands beside."""
+        for edges in self.sites.get(function, ()):
+            edge = self.stands_for(edges)
+            callee = edge.callee
+            aside = BESIDE.search(f"{callee.file} {callee.qualname}") or SETS_UP.match(callee.name)
+            if edge.how != "constructor" and not aside:
+                yield edge
 
     def _all(self) -> Iterator[Edge]:
         for loop, trains in self.loops:
@@ -248,10 +390,14 @@ class Paths:
                 # What leads to a loop of C++ is set up by callbacks that are not followed.
                 yield from self._to(loop)
             yield from self._below(loop, trains)
-        if not self.loops:
-            for each in self.operators:
-                for ends in (self.attention, self.sampling, self.cache):
-                    yield from self.ways(ends).follow(each)
+            if loop in self.scheduling:
+                yield from self.ways(self.schedules).follow(loop)
+        if all(trains for _, trains in self.loops):
+            # Nothing decodes: what is handed out are operators, each with its way to a kernel.
+            kernels = {each for each in self.reading.functions if each.key in self.reading.kernels}
+            ways = self.ways(kernels)
+            for each in self.operators if kernels else ():
+                yield from ways.follow(each)
 
     @cached_property
     def entries(self) -> list[tuple[Row, Function]]:
@@ -274,9 +420,8 @@ class Paths:
     def loops(self) -> list[tuple[Function, bool]]:
         """The best loop that decodes and the best that trains, each with whether it trains."""
         every = [each for each in decode_loops(self.reading) if not BESIDE.search(f"{each.file} {each.qualname}")]
-        trains = self.reading.reaching(self.training)
-        draws = self.reading.reaching(self.sampling)
-        every_decode = [each for each in every if each in draws and each not in trains]
+        draws, trains = self.ways(self.sampling).far, self.ways(self.training).far
+        every_decode = [each for each in every if each in draws and draws[each] < trains.get(each, math.inf)]
         decode = [each for each in every_decode if not each.native]
         started = {each for _, each in self.entries}
         # A script that decodes in its own loop shows the shortest run.
@@ -285,13 +430,85 @@ class Paths:
         native = sorted(
             (each for each in every_decode if each.native), key=lambda each: (far.get(each, 99.0), each.key)
         )
-        found = dict.fromkeys((*decode[:1], *scripts[:1], *native[:1]), False)
+        found = dict.fromkeys(
+            (*(self.around or self.hubs or decode[:1]), *self.scheduling, *scripts[:1], *native[:1]), False
+        )
         far = self.ways(self.training).far
         train = [each for each in every if each in far]
         nearest = min((far[each] for each in train), default=0.0)
         # What starts a training far away is a program around it.
         found.update(dict.fromkeys([each for each in train if far[each] <= nearest + NEAR][:1], True))
         return list(found.items())
+
+    @cached_property
+    def hubs(self) -> list[Function]:
+        """Where a run parts: the function nearest to both the model and sampling."""
+        if self.model is None:
+            return []
+        below = {self.model, *self._under(self.model)}
+        first = self._between([self.model], self.sampling, below)
+        return [first] if first is not None else []
+
+    @cached_property
+    def scheduling(self) -> list[Function]:
+        """The loop nearest to what makes a batch."""
+        return self._endless(self.schedules) if self.hubs else []
+
+    @cached_property
+    def schedules(self) -> set[Function]:
+        """What makes a batch: named by that alone, else by the making and by the batch."""
+        played = self._played("scheduler", "batch", "chunking", "admission", "preemption")
+        plain = {each for each in played if split(each.name) == SCHEDULE}
+        found = plain or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
+        return self._innermost(found)
+
+    def _endless(self, ends: Iterable[Function]) -> list[Function]:
+        ends = set(ends)
+        far = self.ways(ends, STARTED).far
+        every = [
+            each
+            for each in far
+            if each.endless
+            and each not in ends
+            and not each.native
+            and not BESIDE.search(f"{each.file} {each.qualname}")
+        ]
+        return sorted(every, key=lambda each: (far[each], each.key))[:1]
+
+    @cached_property
+    def around(self) -> list[Function]:
+        """The loop that runs the model again and again: where a run parts, or the nearest loop around that."""
+        for hub in self.hubs[:1]:
+            if hub.endless:
+                return [hub]
+            return self._endless([hub])
+        return []
+
+    def _between(self, one: Iterable[Function], other: Set[Function], outside: Set[Function]) -> Function | None:
+        near, far = self.ways(one).far, self.ways(other).far
+        return min(
+            (
+                each
+                for each in near
+                if each in far
+                and each not in outside
+                and each.name not in CALLED
+                and not BESIDE.search(f"{each.file} {each.qualname}")
+            ),
+            key=lambda each: (near[each] + far[each], each.key),
+            default=None,
+        )
+
+    def _under(self, function: Function) -> set[Function]:
+        found: set[Function] = set()
+        waiting = [function]
+        while waiting:
+            for edges in self.sites.get(waiting.pop(), ()):
+                callee = self.stands_for(edges).callee
+                if callee not in found:
+                    found.add(callee)
+                    waiting.append(callee)
+        return found
 
     def _to(self, loop: Function) -> Iterator[Edge]:
         """From the nearest entry point; of servers also from handlers of requests to the loop or to what queues."""
@@ -330,8 +547,12 @@ class Paths:
         if trains:
             ways = self.ways(self.training)
             waiting = [loop]
+            begun: set[Function] = set()
             while waiting:
                 start = waiting.pop()
+                if start in begun:
+                    continue
+                begun.add(start)
                 below = list(ways.follow(start))
                 here = dict.fromkeys((*on, start, *(edge.callee for edge in below)))
                 yield from below
@@ -346,10 +567,25 @@ class Paths:
                             if again and edge.callee in ways.far and edge.callee not in here:
                                 waiting.append(edge.callee)
                 on.update(here)
-        starts = list(on)
-        stations = [(self.attention, True), (self.sampling, False)]
+        if self.model is not None and self.model is not loop:
+            ways = self.ways([self.model])
+            far = [ways.far[each] for each in on if each in ways.far]
+            for start in [each for each in on if each in ways.far and ways.far[each] == min(far)]:
+                for edge in ways.follow(start, True):
+                    on[edge.callee] = None
+                    yield edge
+        starts = [self.model] if self.model in on else list(on)
+        if self.model in on and self.modules:
+            # A model attends in its module of that name; what else leads to attention stands beside.
+            inner = list(self.ways(self.modules).follow(self.model, True))
+            on.update(dict.fromkeys(edge.callee for edge in inner))
+            yield from inner
+            starts = [each for each in on if each in self.modules] or starts
+        stations = [(self.attention_below, True), (self.sampling, False)]
         for ends, twins in stations[:1] if trains else stations:
             ways = self.ways(ends)
+            if ends is self.sampling:
+                starts = list(on)
             far = [ways.far[each] for each in starts if each in ways.far]
             for start in starts:
                 if start in ways.far and (not trains or ways.far[start] == min(far)):
@@ -364,6 +600,14 @@ class Paths:
                 if ways.far.get(function) == nearest:
                     yield from ways.follow(function)
         if not trains:
+            for ends in (self.batches, self.places):
+                ways = self.ways(ends)
+                nearest = min((ways.far[each] for each in on if each in ways.far), default=math.inf)
+                for function in list(on) if nearest <= NEAR_CACHE else ():
+                    if ways.far.get(function) == nearest:
+                        for edge in ways.follow(function):
+                            on[edge.callee] = None
+                            yield edge
             yield from self._beside(loop, on)
 
     def _beside(self, loop: Function, on: Iterable[Function]) -> Iterator[Edge]:
@@ -382,11 +626,24 @@ class Paths:
 
     @cached_property
     def operators(self) -> list[Function]:
-        return [each for _, each in self.entries][:MOST_OPERATORS]
+        """Public functions, and public methods of classes, that attend, sample or fill the cache."""
+        return [
+            each
+            for row, each in self.entries
+            if row.role == "library"
+            and any(says(name, part) for name in (row.symbol, each.qualname) for part in OPERATORS)
+            and not BESIDE.search(f"{each.file} {each.qualname}")
+            and not SETS_UP.match(each.name)
+        ]
 
 
 def _makes_app(function: Function) -> bool:
     return not function.native and any(call.name in SERVES for call in function.calls)
+
+
+def _above(edge: Edge) -> bool:
+    """Whether a method calls that of a class above its own."""
+    return edge.call is not None and any(SUPER in chain for chain in edge.call.callee)
 
 
 def _is_step(function: Function) -> bool:
