@@ -37,7 +37,7 @@ def cache_rows(reading: Reading) -> list[Row]:
             if not _is_aside(method):
                 _add(
                     found,
-                    Row("kv_cache", _role(method.name, method), method.qualname, place(method), f"method of {of.name}"),
+                    Row("kv_cache", role_of(method.name, method), method.qualname, place(method), f"method of {of.name}"),
                 )
     kept = {of for of, _ in classes}
     for function in reading.functions:
@@ -46,7 +46,7 @@ def cache_rows(reading: Reading) -> list[Row]:
             role = "allocate" if "alloc" in why.replace("dealloc", "") else "free"
             _add(found, Row("kv_cache", role, function.qualname, place(function), why, 2))
         elif why:
-            _add(found, Row("kv_cache", _role(function.name, function), function.qualname, place(function), why, 1))
+            _add(found, Row("kv_cache", role_of(function.name, function), function.qualname, place(function), why, 1))
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -66,10 +66,11 @@ def _is_aside(method: Function) -> bool:
     )
 
 
-def _role(name: str, function: Function) -> str:
-    return next(
-        (role for role, pattern in ROLES if re.search(pattern, name)), "update" if function.writes else "accounting"
-    )
+def role_of(name: str, thing: object) -> str:
+    if isinstance(thing, Class):
+        return "layout"
+    writes = not isinstance(thing, Function) or thing.writes
+    return next((role for role, pattern in ROLES if re.search(pattern, name)), "update" if writes else "accounting")
 
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:

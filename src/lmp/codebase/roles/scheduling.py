@@ -59,6 +59,10 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def role_of(name: str, thing: object) -> str:
+    return _role(name, "queue" if isinstance(thing, Class) else "batch")
+
+
 def _role(name: str, otherwise: str) -> str:
     lower = name.lower()
     return next((role for role, pattern in ROLES if re.search(pattern, lower)), otherwise)

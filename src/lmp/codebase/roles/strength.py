@@ -1,0 +1,141 @@
+"""How much speaks for a row: each witness is read from the code, all count alike, and what has too few is not shown.
+
+A name alone proves nothing, and neither does a call alone. Two witnesses of the same kind (the name of a function and
+that of its class) say the same thing, so each kind counts once, or twice where behaviour itself is seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from lmp.codebase.facts import Kernel, Place
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.spine import decode_loops
+from lmp.codebase.roles.words import says, split
+
+PARTS = {
+    "kv_cache": ("kv_cache", "kv_write"),
+    "scheduler": ("scheduler",),
+    "sampling": ("sampling",),
+    "attention": ("attention",),
+}
+"""Section -> parts of the vocabulary that speak for it."""
+ENOUGH = 5
+"""Witnesses that a row needs which the section's own rules found, of twelve that are possible."""
+WORDS_ALONE = 7
+"""Witnesses that a row needs which only words found."""
+MOST = 80
+"""Rows of a section: what has most witnesses. Nobody reads a longer list."""
+SHORT = 5
+"""Lines of a function that only hands on or tells a value."""
+SHELF = 6
+"""Files of one folder with a module of attention each: models that stand in for one another."""
+Thing = Function | Class | Kernel
+RoleOf = Callable[[str, Thing], str]
+
+
+class Weighing:
+    """Weighs rows of one code base."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.reached = _reached(reading)
+        self.things: dict[tuple[str, int], Thing] = {}
+        for kernel in reading.facts.kernels:
+            if reading.is_own(kernel.place.file):
+                self.things[kernel.place.file, kernel.place.line] = kernel
+        for of in (*reading.classes, *reading.functions):
+            self.things.setdefault(of.key, of)
+
+    @cached_property
+    def shelves(self) -> set[str]:
+        files: dict[str, set[str]] = {}
+        for of in self.reading.classes:
+            if not of.native and says(of.name, "attention"):
+                files.setdefault(of.file.rpartition("/")[0], set()).add(of.file)
+        return {folder for folder, inside in files.items() if len(inside) >= SHELF}
+
+    def is_beside(self, file: str) -> bool:
+        """Whether a file lies beside the run of a model: tools, trials, one of many models."""
+        folder, _, name = file.rpartition("/")
+        shelved = folder in self.shelves and not says(name, "reference_model")
+        return shelved or says(file, "beside")
+
+    def shown(self, section: str, rows: Iterable[Row], role: RoleOf) -> list[Row]:
+        """Rows with witnesses enough, strongest first: those of the section's own rules and those of its words."""
+        found = {(row.place.file, row.place.line): row for row in rows}
+        ruled = set(found)
+        for key, thing in self.things.items():
+            if section != "scheduler" and key not in found and self._speaks(section, thing, key[0]):
+                name = _name(thing)
+                found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
+        weight = {key: self._weight(section, row, key in ruled) for key, row in found.items()}
+        strong = {key for key, points in weight.items() if points >= (ENOUGH if key in ruled else WORDS_ALONE)}
+        beside = Counter(file for file, _ in strong)
+        kept: list[Row] = []
+        for key, row in found.items():
+            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
+            if points >= (ENOUGH if key in ruled else WORDS_ALONE):
+                kept.append(replace(row, rank=-points))
+        kept.sort(key=lambda row: (row.rank, row.place.file, row.place.line))
+        return kept[:MOST]
+
+    def _speaks(self, section: str, thing: Thing, file: str) -> bool:
+        words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
+        return any(says(each, part) for each in words for part in PARTS[section])
+
+    def _weight(self, section: str, row: Row, ruled: bool) -> int:
+        thing = self.things.get((row.place.file, row.place.line))
+        file = row.place.file
+
+        def told(text: str) -> bool:
+            return any(says(text, part) for part in PARTS[section])
+
+        points = 2 * ruled + told(row.symbol.rpartition(".")[2])
+        points += told(row.symbol.rpartition(".")[0]) or told(file.rpartition("/")[2]) or told(file.rpartition("/")[0])
+        points -= 2 * (says(row.symbol, f"not_{section}") + self.is_beside(file))
+        if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
+            methods = thing.methods.values() if isinstance(thing, Class) else ()
+            return points + 3 + any(method in self.reached for method in methods)
+        points += 2 * (thing.end - thing.line > SHORT) + (thing in self.reached)
+        points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
+        callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
+        points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
+        return points + 2 * self._behaves(section, thing)
+
+    def _behaves(self, section: str, thing: Function) -> bool:
+        if section == "attention":
+            return thing in self.reading.attending
+        return section == "sampling" and thing in self.reading.samples
+
+    def _linked(self, key: tuple[str, int], strong: set[tuple[str, int]]) -> bool:
+        """Whether it calls, or is called by, what plays the same part in another file."""
+        thing = self.things.get(key)
+        if isinstance(thing, Class):
+            methods = list(thing.methods.values())
+        else:
+            methods = [thing] if isinstance(thing, Function) else []
+        graph = self.reading.graph
+        near = {edge.callee.key for each in methods for edge in graph.edges.get(each, ())}
+        near |= {edge.caller.key for each in methods for edge in graph.callers.get(each, ())}
+        return any(each in strong and each[0] != key[0] for each in near)
+
+
+def _name(thing: Thing) -> str:
+    return thing.name if isinstance(thing, Kernel) else thing.qualname
+
+
+def _reached(reading: Reading) -> set[Function]:
+    """What the best loops that run a model lead to."""
+    found = set(decode_loops(reading)[:3])
+    waiting = list(found)
+    while waiting:
+        for edge in reading.graph.edges.get(waiting.pop(), ()):
+            if edge.callee not in found and reading.is_own(edge.callee.file):
+                found.add(edge.callee)
+                waiting.append(edge.callee)
+    return found
