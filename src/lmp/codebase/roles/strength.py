@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
-from lmp.codebase.roles.words import says, split
+from lmp.codebase.roles.words import says
 
 PARTS = {
     "kv_cache": ("kv_cache", "kv_write"),
@@ -32,8 +31,6 @@ MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
-SHELF = 6
-"""Files of one folder with a module of attention each: models that stand in for one another."""
 Thing = Function | Class | Kernel
 RoleOf = Callable[[str, Thing], str]
 
@@ -50,20 +47,6 @@ class Weighing:
                 self.things[kernel.place.file, kernel.place.line] = kernel
         for of in (*reading.classes, *reading.functions):
             self.things.setdefault(of.key, of)
-
-    @cached_property
-    def shelves(self) -> set[str]:
-        files: dict[str, set[str]] = {}
-        for of in self.reading.classes:
-            if not of.native and says(of.name, "attention"):
-                files.setdefault(of.file.rpartition("/")[0], set()).add(of.file)
-        return {folder for folder, inside in files.items() if len(inside) >= SHELF}
-
-    def is_beside(self, file: str) -> bool:
-        """Whether a file lies beside the run of a model: tools, trials, one of many models."""
-        folder, _, name = file.rpartition("/")
-        shelved = folder in self.shelves and not says(name, "reference_model")
-        return shelved or says(file, "beside")
 
     def shown(self, section: str, rows: Iterable[Row], role: RoleOf) -> list[Row]:
         """Rows with witnesses enough, strongest first: those of the section's own rules and those of its words."""
@@ -97,7 +80,7 @@ class Weighing:
 
         points = 2 * ruled + told(row.symbol.rpartition(".")[2])
         points += told(row.symbol.rpartition(".")[0]) or told(file.rpartition("/")[2]) or told(file.rpartition("/")[0])
-        points -= 2 * (says(row.symbol, f"not_{section}") + self.is_beside(file))
+        points -= 2 * (says(row.symbol, f"not_{section}") + self.reading.is_beside(file))
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             return points + 3 + any(method in self.reached for method in methods)
