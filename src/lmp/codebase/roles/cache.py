@@ -26,6 +26,8 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
+HANDS = r"alloc|(?<!num_)free|evict|release|reclaim"
+"""Verbs of an allocator."""
 
 
 def cache_rows(reading: Reading) -> list[Row]:
@@ -127,6 +129,8 @@ def _function(reading: Reading, function: Function, kept: set[Class]) -> str:
     asked = {
         edge.callee.name
         for edge in reading.graph.edges[function]
-        if edge.callee.owner in kept and re.search(r"alloc|free|evict|release", edge.callee.name)
+        if edge.callee.owner in kept and re.search(HANDS, edge.callee.name)
     }
-    return f"asks for places or gives them back: {', '.join(sorted(asked))}" if asked else ""
+    if asked and re.search(HANDS, name):
+        return f"asks for places or gives them back: {', '.join(sorted(asked))}"
+    return ""

@@ -54,7 +54,8 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 if re.search(r"verif|valid|check|normal|post_init", method.name):
                     add("parameters", method.qualname, place(method), "checks the parameters")
         add("parameters", of.qualname, place(of), "fields of sampling")
-        if not re.search(r"Request|Response|Completion|Chat", of.name):
+        if not says(of.name, "sampling") and not re.search(r"Generat|Request|Response|Completion|Chat", of.name):
+            # A class that is there for them stands for its fields.
             for each in of.fields:
                 if each.name in PARAMETERS:
                     add(

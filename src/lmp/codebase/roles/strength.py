@@ -6,13 +6,14 @@ that of its class) say the same thing, so each kind counts once, or twice where 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.reach import Reading, Row, works
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says
 
@@ -31,6 +32,8 @@ MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
+TELLS = re.compile(r"_*(?:has|is|num|get)_")
+"""Functions that tell something, by their verb."""
 Thing = Function | Class | Kernel
 RoleOf = Callable[[str, Thing], str]
 
@@ -64,7 +67,8 @@ class Weighing:
             points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
             if points >= (ENOUGH if key in ruled else WORDS_ALONE):
                 kept.append(replace(row, rank=-points))
-        kept.sort(key=lambda row: (row.rank, row.place.file, row.place.line))
+        # Of equals the plainest name: variants are named by what they add.
+        kept.sort(key=lambda row: (row.rank, len(row.symbol.rpartition(".")[0]), row.place.file, row.place.line))
         return kept[:MOST]
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
@@ -80,11 +84,14 @@ class Weighing:
 
         points = 2 * ruled + told(row.symbol.rpartition(".")[2])
         points += told(row.symbol.rpartition(".")[0]) or told(file.rpartition("/")[2]) or told(file.rpartition("/")[0])
-        points -= 2 * (says(row.symbol, f"not_{section}") + self.reading.is_beside(file))
+        points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             return points + 3 + any(method in self.reached for method in methods)
-        points += 2 * (thing.end - thing.line > SHORT) + (thing in self.reached)
+        short = thing.end - thing.line <= SHORT
+        points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
+        if section in ("attention", "sampling") and thing.native:
+            points += (thing.loops > 0) - 2 * (not works(thing))
         points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
         callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
         points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
