@@ -26,7 +26,7 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
-HANDS = r"alloc|(?<!num_)free|evict|release|reclaim"
+HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
 
 
@@ -129,8 +129,8 @@ def _function(reading: Reading, function: Function, kept: set[Class]) -> str:
     asked = {
         edge.callee.name
         for edge in reading.graph.edges[function]
-        if edge.callee.owner in kept and re.search(HANDS, edge.callee.name)
+        if edge.callee.owner in kept and HANDS.search(edge.callee.name)
     }
-    if asked and re.search(HANDS, name):
+    if asked and HANDS.search(name):
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
     return ""

@@ -35,6 +35,7 @@ SILENT: dict[HazardKind, float] = {
     "any value": 2,
 }
 """What is no mistake of the user, or is not told to them."""
+SEEN = 2
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 
@@ -127,6 +128,9 @@ def _of_code(reading: Reading) -> Iterator[Pitfall]:
         for hazard in hazards:
             by_setting = settings.search(hazard.text) is not None
             if hazard.kind == "replaced" and not by_setting:
+                continue
+            if SILENT.get(hazard.kind, 0) < SEEN and not (near or checks or by_setting):
+                # Far from a run and from its settings, what is tried may fail.
                 continue
             trigger, effect, fix = SAID[hazard.kind]
             points = SILENT.get(hazard.kind, 0) + 2 * by_setting + near + checks + (function.file in first) + min(met, 3) / 2 + min(called, 4) / 10

@@ -26,7 +26,7 @@ ROLES_THAT_DECIDE = (
     r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch"
 )
 
-SIDE = re.compile(r"clean|ready|log|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
+SIDE = re.compile(r"clean|ready|log|sleep|warm|weight|wait_task|st(?:art|op)(?:_async)?$|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
 """Methods beside the work on requests."""
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
@@ -43,7 +43,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
         queues = {name for name in of.attributes if _is_queue(of, name)}
         for method in of.methods.values():
             if _matters(method) and _works_on(reading, of, method, queues):
-                row = Row("scheduler", _role(method.name, "batch"), method.qualname, place(method), f"of {of.name}")
+                role, rank = _role(method.name, "batch"), int(not method.reads & queues)
+                row = Row("scheduler", role, method.qualname, place(method), f"of {of.name}", rank)
                 found.setdefault((method.file, method.line), row)
     for function in reading.functions:
         if (
@@ -114,9 +115,7 @@ def _is_queue(of: Class, name: str) -> bool:
         "waiting",
         "running",
         "pending",
-        "batch",
         "slot",
-        "task",
         "backlog",
     }:
         return False

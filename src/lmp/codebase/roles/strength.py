@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import operators
+from lmp.codebase.roles.cache import HANDS
 from lmp.codebase.roles.reach import Reading, Row, works
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says
@@ -20,7 +22,7 @@ from lmp.codebase.roles.words import says
 PARTS = {
     "kv_cache": ("kv_cache", "kv_write"),
     "scheduler": ("scheduler",),
-    "sampling": ("sampling",),
+    "sampling": ("sampling", "seed"),
     "attention": ("attention",),
 }
 """Section -> parts of the vocabulary that speak for it."""
@@ -59,13 +61,14 @@ class Weighing:
             if section != "scheduler" and key not in found and self._speaks(section, thing, key[0]):
                 name = _name(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
-        weight = {key: self._weight(section, row, key in ruled) for key, row in found.items()}
-        strong = {key for key, points in weight.items() if points >= (ENOUGH if key in ruled else WORDS_ALONE)}
+        weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
+        needed = {key: ENOUGH if key in ruled else WORDS_ALONE for key in found}
+        strong = {key for key, points in weight.items() if points >= needed[key]}
         beside = Counter(file for file, _ in strong)
         kept: list[Row] = []
         for key, row in found.items():
             points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
-            if points >= (ENOUGH if key in ruled else WORDS_ALONE):
+            if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(key=lambda row: (row.rank, len(row.symbol.rpartition(".")[0]), row.place.file, row.place.line))
@@ -75,15 +78,17 @@ class Weighing:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
         return any(says(each, part) for each in words for part in PARTS[section])
 
-    def _weight(self, section: str, row: Row, ruled: bool) -> int:
+    def _weight(self, section: str, row: Row, every: set[tuple[str, int]]) -> int:
         thing = self.things.get((row.place.file, row.place.line))
+        ruled = (row.place.file, row.place.line) in every
         file = row.place.file
 
         def told(text: str) -> bool:
             return any(says(text, part) for part in PARTS[section])
 
         points = 2 * ruled + told(row.symbol.rpartition(".")[2])
-        points += told(row.symbol.rpartition(".")[0]) or told(file.rpartition("/")[2]) or told(file.rpartition("/")[0])
+        within = isinstance(thing, Function) and thing.owner is not None and thing.owner.key in every
+        points += within or any(told(each) for each in (row.symbol.rpartition(".")[0], *file.rpartition("/")[::2]))
         points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
@@ -95,12 +100,18 @@ class Weighing:
         points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
         callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
         points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
-        return points + 2 * self._behaves(section, thing)
+        return points + 2 * self._behaves(section, thing, row, ruled)
 
-    def _behaves(self, section: str, thing: Function) -> bool:
+    def _behaves(self, section: str, thing: Function, row: Row, ruled: bool) -> bool:
         if section == "attention":
             return thing in self.reading.attending
-        return section == "sampling" and thing in self.reading.samples
+        if section == "kv_cache":
+            return ruled and HANDS.search(thing.name) is not None
+        if section == "scheduler":
+            # It puts requests into a queue or takes them out.
+            return ruled and row.rank == 0
+        seeds = any(call.name in operators.SEEDS for call in thing.calls)
+        return section == "sampling" and (thing in self.reading.samples or seeds)
 
     def _linked(self, key: tuple[str, int], strong: set[tuple[str, int]]) -> bool:
         """Whether it calls, or is called by, what plays the same part in another file."""
