@@ -29,6 +29,8 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
+OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
+"""Parts of the vocabulary of which a function that a library hands out must be."""
 SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
@@ -50,7 +52,7 @@ def entry_rows(reading: Reading) -> list[Row]:
         if role in ("test", "legacy", "docs", "build") or (role == "vendored" and not reading.is_own(file)):
             continue
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
-        only = running if role == "vendored" or says(file, "trial") else None
+        only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
         if graph.main and graph.body is not None:
             _main(reading, file, graph.main, graph.body, add, role, only)
         if graph.body is None:
@@ -189,6 +191,9 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
             for value in reading.graph.evaluator.top(file, name, 0):
                 methods = value.of.methods.values() if isinstance(value, ClassValue) else ()
                 runs = any(method in running for method in methods)
+                if isinstance(value, FunctionValue) and not any(says(f"{value.of.file}.{name}", part) for part in OPERATORS):
+                    # Of a library's many functions, those for a part of a run of a model.
+                    continue
                 if isinstance(value, ClassValue | FunctionValue) and (runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
         for star in graph.stars:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ SILENT: dict[HazardKind, float] = {
 SEEN = 2
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
+WORD = re.compile(r"[A-Za-z_]\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +124,11 @@ def _of_code(reading: Reading) -> Iterator[Pitfall]:
             continue
         near = function in key
         checks = CHECKS.search(function.name) is not None
-        met = sum(bool(settings.search(each.text)) for each in hazards)
+        met = sum(_names_one(each.text, settings) for each in hazards)
         called = len(reading.graph.callers.get(function, ()))
         starts = (function.file, function.qualname) in reading.launching
         for hazard in hazards:
-            by_setting = settings.search(hazard.text) is not None
+            by_setting = _names_one(hazard.text, settings)
             if hazard.kind == "replaced" and not by_setting:
                 continue
             if SILENT.get(hazard.kind, 0) < SEEN and not (near or checks or by_setting):
@@ -147,15 +149,21 @@ def _of_code(reading: Reading) -> Iterator[Pitfall]:
             )
 
 
-def _names_of_settings(reading: Reading) -> re.Pattern[str]:
-    """What a user sets, as a condition names it, or a message with blanks: ``prefix_caching``, ``prefix caching``."""
+def _names_of_settings(reading: Reading) -> set[str]:
+    """What a user sets, without the verb that switches it on."""
     names = set(PARAMETERS)
     for row in configuration_rows(reading):
         name = re.sub(r"^(?:enable|disable|use|no)_", "", row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
         if len(name) > SHORT and row.role != "env var":
             names.add(name.lower())
-    written = "|".join(re.escape(each).replace("_", "[_ ]") for each in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?i)(?<![a-z])(?:{written})(?![a-z])")
+    return names
+
+
+def _names_one(text: str, settings: set[str]) -> bool:
+    """Whether a condition names a setting, or a message with blanks: ``prefix_caching``, ``prefix caching``."""
+    words = [word.lower() for word in WORD.findall(text)]
+    pairs = ("_".join(pair) for pair in itertools.pairwise(words))
+    return not settings.isdisjoint(words) or any(pair in settings for pair in pairs)
 
 
 def _not_awaited(reading: Reading, function: Function) -> Iterator[Hazard]:

@@ -92,6 +92,7 @@ class Weighing:
         points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
+            points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
             return points + 3 + any(method in self.reached for method in methods)
         short = thing.end - thing.line <= SHORT
         points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
@@ -104,7 +105,7 @@ class Weighing:
 
     def _behaves(self, section: str, thing: Function, row: Row, ruled: bool) -> bool:
         if section == "attention":
-            return thing in self.reading.attending
+            return thing in self.reading.attends or thing in self.reading.starts_attention
         if section == "kv_cache":
             return ruled and HANDS.search(thing.name) is not None
         if section == "scheduler":
