@@ -93,7 +93,9 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in IN_PLACE:
         receiver = value.func.value
         # A function of a module is no method of a list.
-        if isinstance(receiver, ast.Attribute) or (isinstance(receiver, ast.Name) and receiver.id not in source.aliases):
+        if isinstance(receiver, ast.Attribute) or (
+            isinstance(receiver, ast.Name) and receiver.id not in source.aliases
+        ):
             _add(inside, "none used", value, source.written(value))
     for each in ast.walk(value):
         if isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant):

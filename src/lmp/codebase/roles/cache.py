@@ -39,7 +39,9 @@ def cache_rows(reading: Reading) -> list[Row]:
             if not _is_aside(method):
                 _add(
                     found,
-                    Row("kv_cache", role_of(method.name, method), method.qualname, place(method), f"method of {of.name}"),
+                    Row(
+                        "kv_cache", role_of(method.name, method), method.qualname, place(method), f"method of {of.name}"
+                    ),
                 )
     kept = {of for of, _ in classes}
     for function in reading.functions:

@@ -43,8 +43,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
             for each in of.fields:
                 if not each.name.startswith("_"):
                     add("config class field", f"{of.qualname}.{each.name}", Place(of.file, each.line), each.default)
-    for file in _settings_files(reading):
-        for name, where in zip(file.names, file.keys, strict=False):
+    for settings in _settings_files(reading):
+        for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
     return list(found.values())
 

@@ -42,6 +42,8 @@ def entry_rows(reading: Reading) -> list[Row]:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
 
     running = reading.reaching(leaves(reading))
+    packages = _packages(reading)
+    imports = {each.file: each.imports for each in reading.facts.files}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
@@ -53,6 +55,10 @@ def entry_rows(reading: Reading) -> list[Row]:
             continue
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
+        used = {name.partition(".")[0] for name in imports.get(file, ())}
+        if role in ("example", "benchmark") and packages and graph.body is not None and not used & packages:
+            # An example of something else that is bundled.
+            continue
         if graph.main and graph.body is not None:
             _main(reading, file, graph.main, graph.body, add, role, only)
         if graph.body is None:
@@ -73,6 +79,13 @@ def entry_rows(reading: Reading) -> list[Row]:
     for where, name, handed in _handed_out(reading, running):
         add("library", name, where, handed, 1)
     return list(found.values())
+
+
+def _packages(reading: Reading) -> set[str]:
+    """Names of the packages that stand outermost."""
+    tops = [file for file in reading.facts.graphs if file.endswith("/__init__.py") and reading.is_own(file)]
+    least = min((file.count("/") for file in tops), default=0)
+    return {file.split("/")[-2] for file in tops if file.count("/") == least}
 
 
 def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
@@ -145,7 +158,11 @@ def _main(
     if (main is not None and TEST.match(main.name)) or (only is not None and (main or body) not in only):
         return
     takes = {name for edge in started for name in edge.reads} | body.reads
-    if kind in ("cli", "server") and (main is None or main.name not in ("main", "cli", "run")) and not takes & ARGUMENTS:
+    if (
+        kind in ("cli", "server")
+        and (main is None or main.name not in ("main", "cli", "run"))
+        and not takes & ARGUMENTS
+    ):
         # A block that takes no arguments and runs no main function tries the file.
         return
     if main is not None:
@@ -191,7 +208,9 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
             for value in reading.graph.evaluator.top(file, name, 0):
                 methods = value.of.methods.values() if isinstance(value, ClassValue) else ()
                 runs = any(method in running for method in methods)
-                if isinstance(value, FunctionValue) and not any(says(f"{value.of.file}.{name}", part) for part in OPERATORS):
+                if isinstance(value, FunctionValue) and not any(
+                    says(f"{value.of.file}.{name}", part) for part in OPERATORS
+                ):
                     # Of a library's many functions, those for a part of a run of a model.
                     continue
                 if isinstance(value, ClassValue | FunctionValue) and (runs or value.of in running):

@@ -135,7 +135,8 @@ def _of_code(reading: Reading) -> Iterator[Pitfall]:
                 # Far from a run and from its settings, what is tried may fail.
                 continue
             trigger, effect, fix = SAID[hazard.kind]
-            points = SILENT.get(hazard.kind, 0) + 2 * by_setting + near + checks + (function.file in first) + min(met, 3) / 2 + min(called, 4) / 10
+            points = SILENT.get(hazard.kind, 0) + 2 * by_setting + min(met, 3) / 2 + min(called, 4) / 10
+            points += near + checks + (function.file in first)
             where = Place(function.file, function.line)
             yield Pitfall(
                 function.qualname,

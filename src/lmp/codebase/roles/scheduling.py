@@ -26,7 +26,10 @@ ROLES_THAT_DECIDE = (
     r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch"
 )
 
-SIDE = re.compile(r"clean|ready|log|sleep|warm|weight|wait_task|st(?:art|op)(?:_async)?$|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
+SIDE = re.compile(
+    r"clean|ready|log|sleep|warm|weight|wait_task|st(?:art|op)(?:_async)?$|close|shutdown|stat|print|dump|metric"
+    r"|setup|repr|health|collate|fail"
+)
 """Methods beside the work on requests."""
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]

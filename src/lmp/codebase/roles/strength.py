@@ -1,7 +1,8 @@
-"""How much speaks for a row: each witness is read from the code, all count alike, and what has too few is not shown.
+"""How much speaks for a row: each witness is read from the code, and what has too few is not shown.
 
-A name alone proves nothing, and neither does a call alone. Two witnesses of the same kind (the name of a function and
-that of its class) say the same thing, so each kind counts once, or twice where behaviour itself is seen.
+A name alone proves nothing, and neither does a call alone. A name counts one, and so does the name of what is around,
+a caller elsewhere, a loop of the run that leads there; what is seen to behave so counts two. What stands beside a run
+counts against it.
 """
 
 from __future__ import annotations
@@ -50,8 +51,10 @@ class Weighing:
         for kernel in reading.facts.kernels:
             if reading.is_own(kernel.place.file):
                 self.things[kernel.place.file, kernel.place.line] = kernel
-        for of in (*reading.classes, *reading.functions):
+        for of in reading.classes:
             self.things.setdefault(of.key, of)
+        for function in reading.functions:
+            self.things.setdefault(function.key, function)
 
     def shown(self, section: str, rows: Iterable[Row], role: RoleOf) -> list[Row]:
         """Rows with witnesses enough, strongest first: those of the section's own rules and those of its words."""
