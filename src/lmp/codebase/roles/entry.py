@@ -96,15 +96,15 @@ def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
             if call.name != "set_defaults":
                 continue
             for _, chains in call.keywords:
-                for value in evaluator.values(function, chains):
-                    if not isinstance(value, FunctionValue) or not reading.is_own(value.of.file):
-                        continue
-                    owner, name = value.of.owner, value.of.name
-                    below = list(evaluator.below(owner)) if owner is not None else []
-                    if any(name in of.methods for of in below):
-                        yield from ((of.name, of) for of in below if name in of.methods)
-                    else:
-                        yield name, value.of
+                known = [v.of for v in evaluator.values(function, chains) if isinstance(v, FunctionValue)]
+                # An object that a loop over modules gives is not known, the name of its method is.
+                named = [each for chain in chains for each in reading.graph.methods.get(str(chain[-1]), ())]
+                for handler in known or named:
+                    below = list(evaluator.below(handler.owner)) if handler.owner is not None else []
+                    over = [of for of in below if handler.name in of.methods and reading.is_own(of.file)]
+                    yield from ((of.name, of) for of in over)
+                    if known and not over and reading.is_own(handler.file):
+                        yield handler.name, handler
 
 
 def _started_by_shell(reading: Reading) -> Iterator[EntryPoint]:
