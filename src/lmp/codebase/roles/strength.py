@@ -16,9 +16,9 @@ from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import HANDS
-from lmp.codebase.roles.reach import Reading, Row, works
+from lmp.codebase.roles.reach import SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.words import says, split
 
 PARTS = {
     "kv_cache": ("kv_cache", "kv_write"),
@@ -100,7 +100,7 @@ class Weighing:
         short = thing.end - thing.line <= SHORT
         points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
         if section in ("attention", "sampling") and thing.native:
-            points += (thing.loops > 0) - 2 * (not works(thing))
+            points += (thing.loops > 0) - 2 * bool(split(thing.name) & SETS)
         points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
         callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
         points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
