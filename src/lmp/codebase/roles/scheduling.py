@@ -40,6 +40,9 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 def scheduler_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
     running = reading.running
+    if not any(_is_queue(of, name) for of in reading.classes if _fits(of.qualname, of.file) for name in of.attributes):
+        # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
+        return []
     for of, why in _classes(reading, running):
         row = Row("scheduler", _role(of.name, "queue"), of.qualname, place(of), why)
         found.setdefault((of.file, of.line), row)
@@ -122,7 +125,9 @@ def _is_queue(of: Class, name: str) -> bool:
         "backlog",
     }:
         return False
-    if any(each.target == name for method in of.methods.values() for each in method.made):
+    if says(name, "not_scheduler") or any(
+        each.target == name for method in of.methods.values() for each in method.made
+    ):
         return False
     if any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain):
         return True
