@@ -10,7 +10,7 @@ from lmp.codebase.graph.graph import Edge
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
-from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.entry import entry_rows, route_rows
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.pitfalls import pitfall_rows
 from lmp.codebase.roles.reach import Reading, Row
@@ -38,7 +38,7 @@ def every_row(reading: Reading) -> list[Row]:
 
 def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     """What runs a model, from the entry points down."""
-    return Paths(reading, rows).edges()
+    return Paths(reading, [*rows, *route_rows(reading)]).edges()
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:

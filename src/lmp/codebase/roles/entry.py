@@ -81,6 +81,19 @@ def entry_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def route_rows(reading: Reading) -> list[Row]:
+    """Routes of a server that run a model: no ways to start it, but where a request comes in."""
+    running = reading.reaching(leaves(reading))
+    handlers = {each.key: each for each in reading.functions if each in running}
+    return [
+        Row("entry_points", "server", each.name, each.place, each.what)
+        for each in reading.facts.entries
+        if each.kind == "server"
+        and each.what.split(" ")[0].isupper()
+        and (each.place.file, each.place.line) in handlers
+    ]
+
+
 def _packages(reading: Reading) -> set[str]:
     """Names of the packages that stand outermost."""
     tops = [file for file in reading.facts.graphs if file.endswith("/__init__.py") and reading.is_own(file)]
