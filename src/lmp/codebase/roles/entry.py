@@ -84,7 +84,7 @@ def entry_rows(reading: Reading) -> list[Row]:
 def route_rows(reading: Reading) -> list[Row]:
     """Routes of a server that run a model: no ways to start it, but where a request comes in."""
     running = reading.reaching(leaves(reading))
-    handlers = {each.key: each for each in reading.functions if each in running}
+    handlers = {each.key for each in running}
     return [
         Row("entry_points", "server", each.name, each.place, each.what)
         for each in reading.facts.entries
