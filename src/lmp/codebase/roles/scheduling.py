@@ -40,7 +40,8 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 def scheduler_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
     running = reading.running
-    if not any(_is_queue(of, name) for of in reading.classes if _fits(of.qualname, of.file) for name in of.attributes):
+    serving = [of for of in reading.classes if _fits(of.qualname, of.file) and not reading.is_beside(of.file)]
+    if not any(_is_queue(of, name) for of in serving for name in of.attributes):
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
         return []
     for of, why in _classes(reading, running):

@@ -35,6 +35,8 @@ MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
+CLASS = 4
+"""What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
 TELLS = re.compile(r"_*(?:has|is|num|get)_")
 """Functions that tell something, by their verb."""
 Thing = Function | Class | Kernel
@@ -96,7 +98,7 @@ class Weighing:
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
-            return points + 3 + any(method in self.reached for method in methods)
+            return points + CLASS + any(method in self.reached for method in methods)
         short = thing.end - thing.line <= SHORT
         points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
         if section in ("attention", "sampling") and thing.native:
