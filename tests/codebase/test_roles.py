@@ -146,3 +146,102 @@ def test_pitfalls_have_a_form(tmp_path: Path) -> None:
     lines = PITFALLS.split("\n")
     assert lines[made.place.line - 1] == "def made(items, more):"
     assert lines[made.cause.line - 1] == "    kept = items.extend(more)"
+
+
+STARTED = """import argparse
+
+
+class Command:
+    def cmd(self, args):
+        raise NotImplementedError
+
+
+class Walk(Command):
+    def cmd(self, args):
+        return 1
+
+
+def jump(args):
+    return 2
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    for one in made():
+        commands.add_parser("one").set_defaults(run=one.cmd)
+    commands.add_parser("jump").set_defaults(run=jump)
+
+
+def made():
+    return loaded("commands")
+
+
+def application():
+    app = FastAPI()
+    return app
+"""
+
+
+def test_subcommands_and_makers_of_servers_are_ways_to_run(tmp_path: Path) -> None:
+    rows = every_row(read(tmp_path, STARTED))
+    # Of the method that the parser starts, the class that overrides it; of a plain function, the function.
+    assert symbols(rows, "entry_points") == {"Walk", "jump", "application"}
+
+
+def test_what_lies_beside_a_run_counts_less(tmp_path: Path) -> None:
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "m.py").write_text(ENGINE)
+    rows = every_row(read(tmp_path, ENGINE))
+    ranks = {row.place.file: row.rank for row in rows if row.symbol == "Pool"}
+    # The same class has three witnesses less there, one more where others of its file are shown; its methods too few.
+    assert ranks["experiments/m.py"] - ranks["m.py"] == 4
+    assert {row.place.file for row in rows if row.symbol == "Pool.alloc"} == {"m.py"}
+    (tmp_path / "m.py").write_text("x = 1\n")
+    aside = every_row(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    # Where requests wait beside a run alone, there is no scheduler of a run.
+    assert symbols(aside, "scheduler") == set()
+
+
+SETTINGS = """from dataclasses import dataclass
+
+
+@dataclass
+class RunConfig:
+    step_count: int = 4
+    step_timeout: float = 100.0
+
+
+def verify(config):
+    if config.step_count > 8:
+        raise ValueError("too many")
+    if config.step_count < 0:
+        config.step_count = 1
+
+
+def helper(tree):
+    if tree.depth > 8:
+        raise ValueError("too deep")
+"""
+
+
+def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("step_count: 4\nstep_timeout: 1\n")
+    (tmp_path / "small.yaml").write_text("step_count: 2\n")
+    (tmp_path / "other.yaml").write_text("image: x\nports: y\n")
+    rows = [row for row in every_row(read(tmp_path, SETTINGS)) if row.section == "configuration"]
+    assert {(row.place.file, row.symbol) for row in rows} == {
+        ("m.py", "RunConfig.step_count"),
+        ("m.py", "RunConfig.step_timeout"),
+        ("base.yaml", "step_count"),
+        ("base.yaml", "step_timeout"),
+    }
+
+
+def test_pitfalls_are_of_settings(tmp_path: Path) -> None:
+    found = {each.symbol: each for each in pitfalls(read(tmp_path, SETTINGS))}
+    # ``helper`` refuses what no setting brings about.
+    assert set(found) == {"verify", "RunConfig.step_timeout"}
+    # The value that is replaced without a word comes before the refusal, which has a message.
+    assert found["verify"].written == "config.step_count if config.step_count < 0"
+    assert found["RunConfig.step_timeout"].trigger == "One step takes longer than 100.0."

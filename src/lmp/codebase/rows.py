@@ -8,15 +8,13 @@ from pathlib import Path
 from lmp.codebase.facts import Selection
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.reading import read_repository
-from lmp.codebase.roles.attention import attention_rows
-from lmp.codebase.roles.cache import cache_rows
+from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
-from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.entry import entry_rows, route_rows
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.pitfalls import pitfall_rows
 from lmp.codebase.roles.reach import Reading, Row
-from lmp.codebase.roles.sampling import sampling_rows
-from lmp.codebase.roles.scheduling import scheduler_rows
+from lmp.codebase.roles.strength import Weighing
 
 Ends = tuple[tuple[str, int], ...]
 
@@ -26,12 +24,13 @@ PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
 
 
 def every_row(reading: Reading) -> list[Row]:
+    weighing = Weighing(reading)
     return [
         *entry_rows(reading),
-        *cache_rows(reading),
-        *scheduler_rows(reading),
-        *sampling_rows(reading),
-        *attention_rows(reading),
+        *weighing.shown("kv_cache", cache.cache_rows(reading), cache.role_of),
+        *weighing.shown("scheduler", scheduling.scheduler_rows(reading), scheduling.role_of),
+        *weighing.shown("sampling", sampling.sampling_rows(reading), sampling.role_of),
+        *weighing.shown("attention", attention.attention_rows(reading), attention.role_of),
         *configuration_rows(reading),
         *pitfall_rows(reading),
     ]
@@ -39,7 +38,7 @@ def every_row(reading: Reading) -> list[Row]:
 
 def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     """What runs a model, from the entry points down."""
-    return Paths(reading, rows).edges()
+    return Paths(reading, [*rows, *route_rows(reading)]).edges()
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:

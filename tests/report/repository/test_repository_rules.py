@@ -207,7 +207,10 @@ def test_roles_are_of_the_last_word_of_a_name(tmp_path: Path) -> None:
 
 def test_names_that_only_sound_like_a_matter_are_not_taken(tmp_path: Path) -> None:
     files = {
-        "lib/models/base.py": """def scaled_dot_product_attention(q, k, v, scale):
+        "lib/models/base.py": """import torch
+
+
+def scaled_dot_product_attention(q, k, v, scale):
     return (q @ k).softmax(-1) @ v
 
 
@@ -230,7 +233,7 @@ def make_sampler(temp):
 
 
 def set_seed(seed):
-    return seed
+    torch.manual_seed(seed)
 """,
         "lib/__init__.py": "",
     }

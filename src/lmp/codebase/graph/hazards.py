@@ -27,16 +27,46 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
         _add(inside, "assert", node, source.written(node.test))
 
 
+EXITS = ("sys.exit", "exit", "quit", "os._exit")
+
+
 def of_if(source: Source, node: ast.If, inside: Function) -> None:
-    """A refusal of a value, and a variable of the environment of which any value counts."""
-    raises = next((each for each in node.body if isinstance(each, ast.Raise) and each.exc is not None), None)
-    if raises is not None and inside.qualname and isinstance(raises.exc, ast.Call):
-        name = source.written(raises.exc.func)
-        if name.endswith(("ValueError", "RuntimeError", "AssertionError", "TypeError")):
-            _add(inside, "raise", raises, source.written(node.test))
+    """A refusal of a value, a value that is changed, and a variable of the environment of which any value counts."""
+    if inside.qualname:
+        _of_branch(source, node, node.body, inside)
+        if node.orelse and not isinstance(node.orelse[0], ast.If):
+            _of_branch(source, node, node.orelse, inside)
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
+
+
+def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Function) -> None:
+    test = source.written(node.test)
+    called = [each.value for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    for each in body:
+        if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call):
+            if source.written(each.exc.func).endswith("Error"):
+                _add(inside, "raise", each, test)
+            return
+    if any(source.dotted(call.func) in EXITS for call in called):
+        _add(inside, "raise", body[-1], test)
+        return
+    assigned = [each for each in body if isinstance(each, ast.Assign)]
+    warned = next((call for call in called if isinstance(call.func, ast.Attribute) and call.func.attr in WARNS), None)
+    if warned is not None and warned.args and (assigned or isinstance(body[-1], ast.Return)):
+        _add(inside, "falls back", warned, source.written(warned.args[0]))
+    elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
+        # A default for what was not given replaces nothing.
+        kept = all(isinstance(each.value, ast.Constant) and each.value.value is not None for each in assigned)
+        given = [
+            target
+            for each in assigned
+            for target in each.targets
+            if isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and target.id in inside.params)
+        ]
+        if kept and given:
+            _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
 def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
@@ -62,13 +92,17 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
     """A value that is put in the place of a user's, and what returns nothing."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in IN_PLACE:
         receiver = value.func.value
-        if value.func.attr in ("append", "extend") and isinstance(receiver, ast.Name | ast.Attribute):
+        # A function of a module is no method of a list.
+        if isinstance(receiver, ast.Attribute) or (
+            isinstance(receiver, ast.Name) and receiver.id not in source.aliases
+        ):
             _add(inside, "none used", value, source.written(value))
-    if isinstance(value, ast.IfExp) and isinstance(value.test, ast.Compare) and isinstance(value.orelse, ast.Constant):
-        left = source.written(value.test.left)
-        zero = any(isinstance(each, ast.Constant) and each.value in (0, 0.0) for each in value.test.comparators)
-        if zero and source.written(value.body) == left and value.orelse.value is not None:
-            _add(inside, "replaced", value, source.written(value))
+    for each in ast.walk(value):
+        if isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant):
+            left = source.written(each.test.left)
+            zero = any(isinstance(one, ast.Constant) and one.value in (0, 0.0) for one in each.test.comparators)
+            if zero and source.written(each.body) == left and each.orelse.value is not None:
+                _add(inside, "replaced", each, source.written(each))
 
 
 def of_call(source: Source, node: ast.Call, inside: Function) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says
 
@@ -67,6 +67,12 @@ def attention_rows(reading: Reading) -> list[Row]:
             key = (kernel.place.file, kernel.place.line)
             found[key] = Row("attention", "kernel", kernel.name, kernel.place, kernel.language)
     return list(found.values())
+
+
+def role_of(name: str, thing: object) -> str:
+    if not isinstance(thing, Class | Function):
+        return "kernel"
+    return "backend" if BACKEND.search(name) else "module"
 
 
 def _named(function: Function) -> bool:

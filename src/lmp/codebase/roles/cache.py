@@ -26,6 +26,8 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
+HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
+"""Verbs of an allocator."""
 
 
 def cache_rows(reading: Reading) -> list[Row]:
@@ -37,7 +39,9 @@ def cache_rows(reading: Reading) -> list[Row]:
             if not _is_aside(method):
                 _add(
                     found,
-                    Row("kv_cache", _role(method.name, method), method.qualname, place(method), f"method of {of.name}"),
+                    Row(
+                        "kv_cache", role_of(method.name, method), method.qualname, place(method), f"method of {of.name}"
+                    ),
                 )
     kept = {of for of, _ in classes}
     for function in reading.functions:
@@ -46,7 +50,7 @@ def cache_rows(reading: Reading) -> list[Row]:
             role = "allocate" if "alloc" in why.replace("dealloc", "") else "free"
             _add(found, Row("kv_cache", role, function.qualname, place(function), why, 2))
         elif why:
-            _add(found, Row("kv_cache", _role(function.name, function), function.qualname, place(function), why, 1))
+            _add(found, Row("kv_cache", role_of(function.name, function), function.qualname, place(function), why, 1))
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -66,10 +70,11 @@ def _is_aside(method: Function) -> bool:
     )
 
 
-def _role(name: str, function: Function) -> str:
-    return next(
-        (role for role, pattern in ROLES if re.search(pattern, name)), "update" if function.writes else "accounting"
-    )
+def role_of(name: str, thing: object) -> str:
+    if isinstance(thing, Class):
+        return "layout"
+    writes = not isinstance(thing, Function) or thing.writes
+    return next((role for role, pattern in ROLES if re.search(pattern, name)), "update" if writes else "accounting")
 
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
@@ -126,6 +131,8 @@ def _function(reading: Reading, function: Function, kept: set[Class]) -> str:
     asked = {
         edge.callee.name
         for edge in reading.graph.edges[function]
-        if edge.callee.owner in kept and re.search(r"alloc|free|evict|release", edge.callee.name)
+        if edge.callee.owner in kept and HANDS.search(edge.callee.name)
     }
-    return f"asks for places or gives them back: {', '.join(sorted(asked))}" if asked else ""
+    if asked and HANDS.search(name):
+        return f"asks for places or gives them back: {', '.join(sorted(asked))}"
+    return ""

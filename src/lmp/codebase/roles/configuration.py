@@ -3,39 +3,67 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import leaves
+from lmp.codebase.roles.words import says
 
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
 
 
 def configuration_rows(reading: Reading) -> list[Row]:
+    """Settings of a run: not those of tools beside it, nor the sizes that a module of a model is made with."""
     found: dict[tuple[str, int], Row] = {}
 
     def add(mechanism: str, symbol: str, where: Place, default: str | None) -> None:
         found.setdefault((where.file, where.line), Row("configuration", mechanism, symbol, where, default or ""))
 
     run = _files(reading)
-    for flag in reading.facts.flags:
-        if reading.is_own(flag.place.file) and (flag.place.file in run or not run):
+
+    def counts(file: str) -> bool:
+        return reading.is_own(file) and not says(file, "beside")
+
+    flags = [flag for flag in reading.facts.flags if counts(flag.place.file) and (flag.place.file in run or not run)]
+    parsed = any(flag.parser != "fire" for flag in flags)
+    for flag in flags:
+        if flag.parser != "fire" or not parsed:
+            # Beside a parser, what turns a function's arguments into flags starts the same function for itself.
             add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for read in reading.facts.env:
-        if reading.is_own(read.place.file):
+        file = read.place.file
+        if counts(file) and (reading.roles.get(file) == "source" or file in run):
             add("env var", read.name, read.place, read.value or read.default)
+    modules = {of.file for of in reading.classes if _is_module(reading, of)}
     for of in reading.classes:
-        if is_config(reading, of):
+        if counts(of.file) and of.file not in modules and is_config(reading, of):
             for each in of.fields:
                 if not each.name.startswith("_"):
                     add("config class field", f"{of.qualname}.{each.name}", Place(of.file, each.line), each.default)
-    for file in reading.facts.config_files:
-        for name, where in zip(file.names, file.keys, strict=False):
-            if reading.is_own(where.file):
-                add("config file", name, where, None)
+    for settings in _settings_files(reading):
+        for name, where in zip(settings.names, settings.keys, strict=False):
+            add("config file", name, where, None)
     return list(found.values())
+
+
+def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
+    """Files most of whose keys the code reads by name; one that repeats the keys of a larger one is a preset of it."""
+    known = {name for function in reading.functions for name in function.reads}
+    known |= {each.name for of in reading.classes for each in of.fields}
+    larger: set[str] = set()
+    for file in sorted(reading.facts.config_files, key=lambda each: -len(each.names)):
+        names = set(file.names)
+        if not names or file.file.startswith(".") or "/." in file.file:
+            # A hidden folder is for the tools of its authors.
+            continue
+        if not reading.is_own(file.file) or says(file.file, "beside"):
+            continue
+        if 2 * len(names & known) > len(names) and 2 * len(names & larger) < len(names):
+            larger |= names
+            yield file
 
 
 def _files(reading: Reading) -> set[str]:
@@ -47,12 +75,20 @@ def _files(reading: Reading) -> set[str]:
     return found
 
 
+def _is_module(reading: Reading, of: Class) -> bool:
+    bases = {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
+    return not of.native and ("forward" in of.methods or "Module" in bases)
+
+
 def is_config(reading: Reading, of: Class) -> bool:
-    """A class of settings: a dataclass or a model of pydantic whose name or use says that it configures."""
-    if of.native or not of.fields or not CONFIG.search(of.name):
+    """A class of settings: a dataclass or a model of pydantic whose name, or that of a class on top of it, says so."""
+    if of.native or not of.fields:
+        return False
+    evaluator = reading.graph.evaluator
+    if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
     marked = any("dataclass" in str(chain) or "define" in chain for chain in of.decorators)
-    line = reading.graph.evaluator.line(of)
+    line = evaluator.line(of)
     inherits = any("dataclass" in str(chain) for each in line[1:] for chain in each.decorators)
     bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
     return marked or inherits or bool(bases & MODELS)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue
 from lmp.codebase.roles.reach import TEST, Reading, Row, place
 from lmp.codebase.roles.spine import leaves
+from lmp.codebase.roles.words import says
 
 ARGUMENTS = frozenset(
     [
@@ -27,53 +29,113 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
+OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
+"""Parts of the vocabulary of which a function that a library hands out must be."""
+SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
+"""Classes of web frameworks of which a server makes one."""
 
 
 def entry_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
-    folders: set[str] = set()
 
     def add(role: str, symbol: str, where: Place, command: str, rank: int = 0) -> None:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
 
     running = reading.reaching(leaves(reading))
+    packages = _packages(reading)
+    imports = {each.file: each.imports for each in reading.facts.files}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
-            if target is not None:
+            if target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
                 add("cli", target.qualname, place(target), each.name)
-        elif each.kind == "shell" and reading.roles.get(each.place.file) not in ("test", "build", "docs"):
-            # Of a folder's many scripts, one for each size or model, the first stands for all.
-            folder = each.place.file.rpartition("/")[0]
-            if folder in folders:
-                continue
-            folders.add(folder)
-            add("shell", each.name, each.place, f"bash {each.place.file}", 1)
     for file, graph in reading.facts.graphs.items():
         role = reading.roles.get(file, "source")
         if role in ("test", "legacy", "docs", "build") or (role == "vendored" and not reading.is_own(file)):
             continue
+        # Beside a run, and in what is vendored, only what runs a model is a way to run it.
+        only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
+        used = {name.partition(".")[0] for name in imports.get(file, ())}
+        if role in ("example", "benchmark") and packages and graph.body is not None and not used & packages:
+            # An example of something else that is bundled.
+            continue
         if graph.main and graph.body is not None:
-            _main(reading, file, graph.main, graph.body, add, role)
+            _main(reading, file, graph.main, graph.body, add, role, only)
         if graph.body is None:
             for one in graph.functions:
-                if one.name == "main" and one.qualname == "main":
+                if one.name == "main" and one.qualname == "main" and (only is None or one in only):
                     _native_main(reading, one, add, role)
         for function in graph.functions:
             if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
-    for each in reading.facts.entries:
-        if each.kind == "server" and each.what.split(" ")[0].isupper():
-            handler = next(
-                (one for one in reading.functions if (one.file, one.line) == (each.place.file, each.place.line)), None
-            )
-            if handler is not None and handler in running:
-                add("server", each.name, each.place, each.what, 1)
-    for of in _loops(reading, running):
+            elif {call.name for call in function.calls} & SERVERS and function.qualname and role == "source":
+                add("server", function.qualname, place(function), f"makes the server: {function.name}()")
+    for command, handler in _subcommands(reading):
+        add("cli", handler.qualname, place(handler), command)
+    for each in _started_by_shell(reading):
+        add("shell", each.name, each.place, f"bash {each.place.file}", 1)
+    for of in _runners(reading, running):
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in _handed_out(reading, running):
         add("library", name, where, handed, 1)
     return list(found.values())
+
+
+def route_rows(reading: Reading) -> list[Row]:
+    """Routes of a server that run a model: no ways to start it, but where a request comes in."""
+    running = reading.reaching(leaves(reading))
+    handlers = {each.key for each in running}
+    return [
+        Row("entry_points", "server", each.name, each.place, each.what)
+        for each in reading.facts.entries
+        if each.kind == "server"
+        and each.what.split(" ")[0].isupper()
+        and (each.place.file, each.place.line) in handlers
+    ]
+
+
+def _packages(reading: Reading) -> set[str]:
+    """Names of the packages that stand outermost."""
+    tops = [file for file in reading.facts.graphs if file.endswith("/__init__.py") and reading.is_own(file)]
+    least = min((file.count("/") for file in tops), default=0)
+    return {file.split("/")[-2] for file in tops if file.count("/") == least}
+
+
+def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
+    """What a parser of arguments starts for one of its commands; of a method that classes override, those classes."""
+    evaluator = reading.graph.evaluator
+    for function in reading.functions:
+        for call in function.calls:
+            if call.name != "set_defaults":
+                continue
+            for _, chains in call.keywords:
+                known = [v.of for v in evaluator.values(function, chains) if isinstance(v, FunctionValue)]
+                # An object that a loop over modules gives is not known, the name of its method is.
+                named = [each for chain in chains for each in reading.graph.methods.get(str(chain[-1]), ())]
+                for handler in known or named:
+                    below = list(evaluator.below(handler.owner)) if handler.owner is not None else []
+                    over = [of for of in below if handler.name in of.methods and reading.is_own(of.file)]
+                    yield from ((of.name, of) for of in over)
+                    if known and not over and reading.is_own(handler.file):
+                        yield handler.name, handler
+
+
+def _started_by_shell(reading: Reading) -> Iterator[EntryPoint]:
+    """Scripts that start a module or command of the code base: of those that start the same, the first."""
+    own = {each.name for each in reading.facts.entries if each.kind == "cli"}
+    seen: set[str] = set()
+    for each in reading.facts.entries:
+        if each.kind != "shell" or reading.roles.get(each.place.file) in ("test", "build", "docs"):
+            continue
+        words = re.split(r"[\s:]+", each.what)
+        started = next((word for word in words if word in own or _is_module_of(reading, word)), "")
+        if started and started not in seen and not says(each.place.file, "trial"):
+            seen.add(started)
+            yield each
+
+
+def _is_module_of(reading: Reading, dotted: str) -> bool:
+    return "." in dotted and reading.graph.evaluator.modules.file(dotted, "") is not None
 
 
 def _target(reading: Reading, written: str) -> Function | None:
@@ -87,7 +149,9 @@ def _target(reading: Reading, written: str) -> Function | None:
     return None
 
 
-def _main(reading: Reading, file: str, line: int, body: Function, add: object, role: str) -> None:
+def _main(
+    reading: Reading, file: str, line: int, body: Function, add: object, role: str, only: set[Function] | None
+) -> None:
     """What the block under ``__main__`` starts: a function of the file, else the block itself."""
     assert callable(add)
     kind = {"benchmark": "benchmark", "example": "example"}.get(role, "cli")
@@ -104,10 +168,14 @@ def _main(reading: Reading, file: str, line: int, body: Function, add: object, r
         kind = "server"
     elif re.search(r"(?i)bench", file.rpartition("/")[2]):
         kind = "benchmark"
-    if main is not None and TEST.match(main.name):
+    if (main is not None and TEST.match(main.name)) or (only is not None and (main or body) not in only):
         return
     takes = {name for edge in started for name in edge.reads} | body.reads
-    if kind == "cli" and (main is None or main.name not in ("main", "cli", "run")) and not takes & ARGUMENTS:
+    if (
+        kind in ("cli", "server")
+        and (main is None or main.name not in ("main", "cli", "run"))
+        and not takes & ARGUMENTS
+    ):
         # A block that takes no arguments and runs no main function tries the file.
         return
     if main is not None:
@@ -119,8 +187,8 @@ def _main(reading: Reading, file: str, line: int, body: Function, add: object, r
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
     """``main`` of C++; where it only hands on to one function of the code base, that function."""
     assert callable(add)
-    edges = [edge for edge in reading.graph.edges[main] if edge.how == "direct" and edge.of == 1]
-    handed = edges[0].callee if len(edges) == 1 and main.end - main.line < 12 else main
+    edges = [edge for edge in reading.graph.edges[main] if edge.how == "direct"]
+    handed = edges[0].callee if len({each.callee.name for each in edges}) == 1 and main.end - main.line < 12 else main
     kind = (
         "server"
         if "server" in main.file
@@ -153,6 +221,11 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
             for value in reading.graph.evaluator.top(file, name, 0):
                 methods = value.of.methods.values() if isinstance(value, ClassValue) else ()
                 runs = any(method in running for method in methods)
+                if isinstance(value, FunctionValue) and not any(
+                    says(f"{value.of.file}.{name}", part) for part in OPERATORS
+                ):
+                    # Of a library's many functions, those for a part of a run of a model.
+                    continue
                 if isinstance(value, ClassValue | FunctionValue) and (runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
         for star in graph.stars:
@@ -164,21 +237,22 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     return found
 
 
-def _loops(reading: Reading, running: set[Function]) -> list[Class]:
-    """Classes that run a model by a public method, and that only scripts, tests or users of the package make."""
-    found: dict[Class, None] = {}
+def _runners(reading: Reading, running: set[Function]) -> list[Class]:
+    """Classes that run a model by public methods, and that nothing of the code base makes but what starts it."""
     scripts = {graph.body for graph in reading.facts.graphs.values()}
+    found: list[Class] = []
     for of in reading.classes:
-        if of.native or of.name.startswith("_") or {"forward", "__call__"} & set(of.methods) or of.outer or of.within:
-            continue
-        if reading.graph.evaluator.subclasses.get(of) or len(reading.graph.evaluator.line(of)) > 2:
+        beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
+        if beside or {"forward", "__call__"} & set(of.methods):
             continue
         public = [each for name, each in of.methods.items() if each in running and not name.startswith("_")]
-        if not any(each.loops or each.endless for each in public) and len(public) < 3:
+        if not public:
             continue
-        makers = {edge.caller for method in of.methods.values() for edge in reading.graph.callers.get(method, ())}
-        makers = {each for each in makers if each.owner is not of and not (each.outer and each.outer.owner is of)}
-        started = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
-        if all(started) or sum(started) > 1:
-            found[of] = None
-    return list(found)
+        makers = {edge.caller for edge in reading.graph.callers.get(of.methods.get("__init__", public[0]), ())}
+        makers = {each for each in makers if each.owner is not of and not says(each.file, "beside")}
+        outside = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
+        loops = any(each.loops or each.endless for each in public)
+        named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner")
+        if named and (loops or all(outside) or sum(outside) > 1):
+            found.append(of)
+    return found

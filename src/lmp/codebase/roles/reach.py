@@ -29,6 +29,9 @@ MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama"])
 PARTS = frozenset(["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder"])
 """Words of the outermost module of a language model, and of its parts."""
 
+SHELF = 6
+"""Files with a module of attention each that make a folder one of models which stand in for one another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -66,6 +69,21 @@ class Reading:
     def is_own(self, file: str) -> bool:
         role = self.roles.get(file)
         return role == "source" or (role == "vendored" and _tree(file) in self.own_trees and not _aside(file))
+
+    @cached_property
+    def shelves(self) -> set[str]:
+        """Folders of models that stand in for one another: many files with a module of attention each."""
+        files: dict[str, set[str]] = {}
+        for of in self.classes:
+            if not of.native and says(of.name, "attention"):
+                files.setdefault(of.file.rpartition("/")[0], set()).add(of.file)
+        return {folder for folder, inside in files.items() if len(inside) >= SHELF}
+
+    def is_beside(self, file: str) -> bool:
+        """Whether a file lies beside the run of a model: tools, trials, one of many models."""
+        folder, _, name = file.rpartition("/")
+        shelved = folder in self.shelves and not says(name, "reference_model")
+        return shelved or says(file, "beside")
 
     @cached_property
     def functions(self) -> list[Function]:
@@ -175,6 +193,11 @@ class Reading:
     def kernels(self) -> set[tuple[str, int]]:
         """Places of kernels, which are no functions of a run themselves."""
         return {(each.place.file, each.place.line) for each in self.facts.kernels}
+
+    @cached_property
+    def launching(self) -> set[tuple[str, str]]:
+        """File and name of the functions that start a kernel."""
+        return {(each.place.file, each.inside) for each in self.facts.launches}
 
     @cached_property
     def runs_model(self) -> set[Function]:

@@ -54,7 +54,8 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 if re.search(r"verif|valid|check|normal|post_init", method.name):
                     add("parameters", method.qualname, place(method), "checks the parameters")
         add("parameters", of.qualname, place(of), "fields of sampling")
-        if not re.search(r"Request|Response|Completion|Chat", of.name):
+        if not says(of.name, "sampling") and not re.search(r"Generat|Request|Response|Completion|Chat", of.name):
+            # A class that is there for them stands for its fields.
             for each in of.fields:
                 if each.name in PARAMETERS:
                     add(
@@ -67,30 +68,27 @@ def sampling_rows(reading: Reading) -> list[Row]:
         elif says(function.name, "seed") and not says(function.qualname, "not_sampling"):
             add("seed", function.qualname, place(function), "by its name")
         elif _named(function):
-            role = "logits" if LOGITS.search(function.name) and "sampl" not in function.name else "sample"
-            role = "seed" if "seed" in split(function.name) else role
-            add(role, function.qualname, place(function), "by its name")
+            add(role_of(function.name, function), function.qualname, place(function), "by its name")
     for of in reading.classes:
         if says(of.name, "sampling") and not says(of.qualname, "not_sampling"):
-            add(
-                "parameters" if re.search(r"(?i)param|config|args", of.name) else "sample",
-                of.qualname,
-                place(of),
-                "by its name",
-            )
+            add(role_of(of.name, of), of.qualname, place(of), "by its name")
     for kernel in reading.facts.kernels:
         if (
             reading.is_own(kernel.place.file)
             and says(kernel.name, "sampling")
             and not says(kernel.name, "not_sampling")
         ):
-            add(
-                "logits" if LOGITS.search(kernel.name.lower()) and "sampl" not in kernel.name.lower() else "sample",
-                kernel.name,
-                kernel.place,
-                "kernel",
-            )
+            add(role_of(kernel.name, kernel), kernel.name, kernel.place, "kernel")
     return list(found.values())
+
+
+def role_of(name: str, thing: object) -> str:
+    lower = name.lower()
+    if isinstance(thing, Class):
+        return "parameters" if re.search(r"param|config|args", lower) else "sample"
+    if "seed" in split(name):
+        return "seed"
+    return "logits" if LOGITS.search(lower) and "sampl" not in lower else "sample"
 
 
 def _inside(function: Function) -> bool:

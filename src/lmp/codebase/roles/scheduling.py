@@ -26,7 +26,10 @@ ROLES_THAT_DECIDE = (
     r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch"
 )
 
-SIDE = re.compile(r"clean|ready|log|close|shutdown|stat|print|dump|metric|setup|repr|health|collate|fail")
+SIDE = re.compile(
+    r"clean|ready|log|sleep|warm|weight|wait_task|st(?:art|op)(?:_async)?$|close|shutdown|stat|print|dump|metric"
+    r"|setup|repr|health|collate|fail"
+)
 """Methods beside the work on requests."""
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
@@ -37,13 +40,18 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 def scheduler_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
     running = reading.running
+    serving = [of for of in reading.classes if _fits(of.qualname, of.file) and not reading.is_beside(of.file)]
+    if not any(_is_queue(of, name) for of in serving for name in of.attributes):
+        # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
+        return []
     for of, why in _classes(reading, running):
         row = Row("scheduler", _role(of.name, "queue"), of.qualname, place(of), why)
         found.setdefault((of.file, of.line), row)
         queues = {name for name in of.attributes if _is_queue(of, name)}
         for method in of.methods.values():
             if _matters(method) and _works_on(reading, of, method, queues):
-                row = Row("scheduler", _role(method.name, "batch"), method.qualname, place(method), f"of {of.name}")
+                role, rank = _role(method.name, "batch"), int(not method.reads & queues)
+                row = Row("scheduler", role, method.qualname, place(method), f"of {of.name}", rank)
                 found.setdefault((method.file, method.line), row)
     for function in reading.functions:
         if (
@@ -57,6 +65,10 @@ def scheduler_rows(reading: Reading) -> list[Row]:
             row = Row("scheduler", role, function.qualname, place(function), "by what it handles", 1)
             found.setdefault((function.file, function.line), row)
     return list(found.values())
+
+
+def role_of(name: str, thing: object) -> str:
+    return _role(name, "queue" if isinstance(thing, Class) else "batch")
 
 
 def _role(name: str, otherwise: str) -> str:
@@ -110,13 +122,13 @@ def _is_queue(of: Class, name: str) -> bool:
         "waiting",
         "running",
         "pending",
-        "batch",
         "slot",
-        "task",
         "backlog",
     }:
         return False
-    if any(each.target == name for method in of.methods.values() for each in method.made):
+    if says(name, "not_scheduler") or any(
+        each.target == name for method in of.methods.values() for each in method.made
+    ):
         return False
     if any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain):
         return True

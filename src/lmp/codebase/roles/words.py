@@ -12,6 +12,10 @@ from lmp.codebase.graph.graph import words
 FILE = Path(__file__).with_name("words.toml")
 
 
+JOINED = ("moe", "cache", "attention", "attn")
+"""Words that are written together with others: ``pagedattention``, ``kvcache``."""
+
+
 @cache
 def vocabulary() -> dict[str, tuple[frozenset[str], ...]]:
     """Part -> the sets of words of which one must be there in full."""
@@ -26,10 +30,7 @@ def split(name: str) -> frozenset[str]:
     lower = name.lower()
     if re.search(r"(?<![qw])kv", lower):
         found.add("kv")
-    if "moe" in lower:
-        found.add("moe")
-    if "cache" in lower:
-        found.add("cache")
+    found.update(word for word in JOINED if word in lower)
     return frozenset(found | {word[:-1] for word in found if word.endswith("s") and len(word) > 3})
 
 

@@ -1,0 +1,148 @@
+"""How much speaks for a row: each witness is read from the code, and what has too few is not shown.
+
+A name alone proves nothing, and neither does a call alone. A name counts one, and so does the name of what is around,
+a caller elsewhere, a loop of the run that leads there; what is seen to behave so counts two. What stands beside a run
+counts against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from lmp.codebase.facts import Kernel, Place
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import operators
+from lmp.codebase.roles.cache import HANDS
+from lmp.codebase.roles.reach import SETS, Reading, Row
+from lmp.codebase.roles.spine import decode_loops
+from lmp.codebase.roles.words import says, split
+
+PARTS = {
+    "kv_cache": ("kv_cache", "kv_write"),
+    "scheduler": ("scheduler",),
+    "sampling": ("sampling", "seed"),
+    "attention": ("attention",),
+}
+"""Section -> parts of the vocabulary that speak for it."""
+ENOUGH = 5
+"""Witnesses that a row needs which the section's own rules found, of twelve that are possible."""
+WORDS_ALONE = 7
+"""Witnesses that a row needs which only words found."""
+MOST = 80
+"""Rows of a section: what has most witnesses. Nobody reads a longer list."""
+SHORT = 5
+"""Lines of a function that only hands on or tells a value."""
+CLASS = 4
+"""What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
+TELLS = re.compile(r"_*(?:has|is|num|get)_")
+"""Functions that tell something, by their verb."""
+Thing = Function | Class | Kernel
+RoleOf = Callable[[str, Thing], str]
+
+
+class Weighing:
+    """Weighs rows of one code base."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.reached = _reached(reading)
+        self.things: dict[tuple[str, int], Thing] = {}
+        for kernel in reading.facts.kernels:
+            if reading.is_own(kernel.place.file):
+                self.things[kernel.place.file, kernel.place.line] = kernel
+        for of in reading.classes:
+            self.things.setdefault(of.key, of)
+        for function in reading.functions:
+            self.things.setdefault(function.key, function)
+
+    def shown(self, section: str, rows: Iterable[Row], role: RoleOf) -> list[Row]:
+        """Rows with witnesses enough, strongest first: those of the section's own rules and those of its words."""
+        found = {(row.place.file, row.place.line): row for row in rows}
+        ruled = set(found)
+        for key, thing in self.things.items():
+            if section != "scheduler" and key not in found and self._speaks(section, thing, key[0]):
+                name = _name(thing)
+                found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
+        weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
+        needed = {key: ENOUGH if key in ruled else WORDS_ALONE for key in found}
+        strong = {key for key, points in weight.items() if points >= needed[key]}
+        beside = Counter(file for file, _ in strong)
+        kept: list[Row] = []
+        for key, row in found.items():
+            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
+            if points >= needed[key]:
+                kept.append(replace(row, rank=-points))
+        # Of equals the plainest name: variants are named by what they add.
+        kept.sort(key=lambda row: (row.rank, len(row.symbol.rpartition(".")[0]), row.place.file, row.place.line))
+        return kept[:MOST]
+
+    def _speaks(self, section: str, thing: Thing, file: str) -> bool:
+        words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
+        return any(says(each, part) for each in words for part in PARTS[section])
+
+    def _weight(self, section: str, row: Row, every: set[tuple[str, int]]) -> int:
+        thing = self.things.get((row.place.file, row.place.line))
+        ruled = (row.place.file, row.place.line) in every
+        file = row.place.file
+
+        def told(text: str) -> bool:
+            return any(says(text, part) for part in PARTS[section])
+
+        points = 2 * ruled + told(row.symbol.rpartition(".")[2])
+        within = isinstance(thing, Function) and thing.owner is not None and thing.owner.key in every
+        points += within or any(told(each) for each in (row.symbol.rpartition(".")[0], *file.rpartition("/")[::2]))
+        points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
+        if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
+            methods = thing.methods.values() if isinstance(thing, Class) else ()
+            points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
+            return points + CLASS + any(method in self.reached for method in methods)
+        short = thing.end - thing.line <= SHORT
+        points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
+        if section in ("attention", "sampling") and thing.native:
+            points += (thing.loops > 0) - 2 * bool(split(thing.name) & SETS)
+        points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
+        callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
+        points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
+        return points + 2 * self._behaves(section, thing, row, ruled)
+
+    def _behaves(self, section: str, thing: Function, row: Row, ruled: bool) -> bool:
+        if section == "attention":
+            return thing in self.reading.attends or thing in self.reading.starts_attention
+        if section == "kv_cache":
+            return ruled and HANDS.search(thing.name) is not None
+        if section == "scheduler":
+            # It puts requests into a queue or takes them out.
+            return ruled and row.rank == 0
+        seeds = any(call.name in operators.SEEDS for call in thing.calls)
+        return section == "sampling" and (thing in self.reading.samples or seeds)
+
+    def _linked(self, key: tuple[str, int], strong: set[tuple[str, int]]) -> bool:
+        """Whether it calls, or is called by, what plays the same part in another file."""
+        thing = self.things.get(key)
+        if isinstance(thing, Class):
+            methods = list(thing.methods.values())
+        else:
+            methods = [thing] if isinstance(thing, Function) else []
+        graph = self.reading.graph
+        near = {edge.callee.key for each in methods for edge in graph.edges.get(each, ())}
+        near |= {edge.caller.key for each in methods for edge in graph.callers.get(each, ())}
+        return any(each in strong and each[0] != key[0] for each in near)
+
+
+def _name(thing: Thing) -> str:
+    return thing.name if isinstance(thing, Kernel) else thing.qualname
+
+
+def _reached(reading: Reading) -> set[Function]:
+    """What the best loops that run a model lead to."""
+    found = set(decode_loops(reading)[:3])
+    waiting = list(found)
+    while waiting:
+        for edge in reading.graph.edges.get(waiting.pop(), ()):
+            if edge.callee not in found and reading.is_own(edge.callee.file):
+                found.add(edge.callee)
+                waiting.append(edge.callee)
+    return found
