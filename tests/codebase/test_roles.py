@@ -245,3 +245,28 @@ def test_pitfalls_are_of_settings(tmp_path: Path) -> None:
     # The value that is replaced without a word comes before the refusal, which has a message.
     assert found["verify"].written == "config.step_count if config.step_count < 0"
     assert found["RunConfig.step_timeout"].trigger == "One step takes longer than 100.0."
+
+
+def test_a_class_that_keeps_keys_and_values_is_a_cache(tmp_path: Path) -> None:
+    text = """
+class View:
+    def __init__(self, cache_k, cache_v, count):
+        self.cache_k = cache_k
+        self.cache_v = cache_v
+
+    def put(self, k, v):
+        first = self.cache_k.shape[0]
+        self.cache_k.index_copy_(0, first, k)
+        self.cache_v.index_copy_(0, first, v)
+
+
+class Table:
+    def __init__(self, key, value):
+        self.key, self.value = key, value
+
+
+def run(k, v):
+    View(k, v, 1).put(k, v)
+"""
+    # Keys and values of a table are those of no cache.
+    assert symbols(every_row(read(tmp_path, text)), "kv_cache") & {"View", "Table"} == {"View"}

@@ -14,7 +14,7 @@ from lmp.errors import UsageError
 from lmp.observe.held import KeptLayer
 from lmp.predict.devices import device_named
 from lmp.predict.engines import GIB, Settings, rest_of, rotary_bytes, total_memory
-from lmp.predict.memory import Asked, as_json, memory
+from lmp.predict.memory import Asked, as_json, divides, memory
 from lmp.predict.shard.stages import stage_layers
 
 H100 = device_named("h100-sxm")
@@ -193,3 +193,18 @@ def test_json_has_the_names_that_others_call() -> None:
              "max_concurrency", "fits"}  # fmt: skip
     assert names <= made.keys()
     assert made["kv_bytes_per_token"] == 2 * 16 * 2
+
+
+@pytest.mark.parametrize(
+    ("tp", "heads", "kept", "expected"),
+    [
+        (4, 24, 8, True),  # 6 heads and 2 KV heads each
+        (3, 24, 8, False),  # 8 heads each, but 8 KV heads have no third part
+        (24, 24, 8, True),  # each KV head on 3 GPUs
+        (12, 24, 8, False),  # 12 GPUs cannot have 8 KV heads equally often
+        (5, 24, None, False),
+        (3, 24, None, True),
+    ],
+)
+def test_a_tp_divides_heads_and_kv_heads(tp: int, heads: int, kept: int | None, expected: bool) -> None:
+    assert divides(tp, heads, kept) is expected

@@ -159,10 +159,17 @@ def _check(held: Held, device: Device, asked: Asked) -> None:
 
 
 def _refuse_heads(held: Held, tp: int) -> None:
-    heads = held.config.get("num_attention_heads")
-    if isinstance(heads, int) and heads % tp:
-        allowed = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0)
-        raise UsageError(f"--tp {tp} does not divide the {heads} attention heads\nallowed are {allowed}")
+    heads, kept = (held.config.get(name) for name in ("num_attention_heads", "num_key_value_heads"))
+    if not isinstance(heads, int) or divides(tp, heads, kept):
+        return
+    allowed = ", ".join(str(size) for size in range(1, heads + 1) if divides(size, heads, kept))
+    what = f"the {heads} attention heads" if heads % tp else f"the {kept} KV heads"
+    raise UsageError(f"--tp {tp} does not divide {what}\nallowed are {allowed}")
+
+
+def divides(tp: int, heads: int, kept: object) -> bool:
+    """Whether each GPU has as many heads as any other; KV heads are repeated where there are more GPUs than these."""
+    return heads % tp == 0 and (not isinstance(kept, int) or kept < 1 or kept % tp == 0 or tp % kept == 0)
 
 
 def _memory(held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str]) -> Memory:
@@ -375,7 +382,7 @@ def _smallest(
 ) -> int | None:
     heads = held.config.get("num_attention_heads")
     for tp in TP_SIZES:
-        if tp > 1 and isinstance(heads, int) and heads % tp:
+        if tp > 1 and isinstance(heads, int) and not divides(tp, heads, held.config.get("num_key_value_heads")):
             continue
         other = replace(asked, tp=tp)
         if found.fits if tp == asked.tp else _fits(other, _stages(held, device, other, live)[0]):

@@ -96,12 +96,26 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         ]
         if cached:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
+        elif pair := _keys_and_values(of):
+            yield of, f"keeps {' and '.join(pair)}"
         elif made and _hands_out(of) and not says(of.name, "not_kv_cache"):
             yield of, "hands out places and takes them back"
         elif says(of.name, "kv_cache"):
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
+
+
+def _keys_and_values(of: Class) -> tuple[str, str] | None:
+    """Two attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
+    for name in of.attributes:
+        words = split(name)
+        for key, value in (("k", "v"), ("key", "value"), ("keys", "values")):
+            cached = "cache" in words or "cache" in split(of.name)
+            other = next((one for one in of.attributes if split(one) == words - {key} | {value}), None)
+            if key in words and cached and other is not None:
+                return name, other
+    return None
 
 
 def _hands_out(of: Class) -> bool:

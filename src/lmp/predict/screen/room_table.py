@@ -16,7 +16,7 @@ from lmp.observe.held import Held
 from lmp.predict.cache_blocks import ALIKE, BLOCK, KvKind
 from lmp.predict.devices import Device
 from lmp.predict.engines import Settings, total_memory
-from lmp.predict.memory import TP_SIZES, Asked, Stage, lives, stages_of
+from lmp.predict.memory import TP_SIZES, Asked, Stage, divides, lives, stages_of
 from lmp.predict.quantising import narrowed
 
 APART = (Fraction(10**9 + 7), Fraction(10**9 + 9))
@@ -108,7 +108,7 @@ def _of_tp(
                for text, width in stored.items()}  # fmt: skip
     return OfTp(
         tp=tp,
-        divides=tp == 1 or not isinstance(heads, int) or heads % tp == 0,
+        divides=tp == 1 or not isinstance(heads, int) or divides(tp, heads, held.config.get("num_key_value_heads")),
         weights=weights,
         activations=tuple(stage(first, False, chunk=length).activation_bytes for length in lengths),
         serving={device.name: stage(device, True).activation_bytes for device in devices},
