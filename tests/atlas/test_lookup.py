@@ -15,7 +15,7 @@ from lmp.analyze.session import Options
 from lmp.atlas.archive import PACKAGED, Atlas
 from lmp.atlas.asking import OFF, VARIABLE, AtlasOptions, atlas_folder, with_atlas
 from lmp.atlas.matching import has_older_rules
-from lmp.atlas.models import expand_model, take_over
+from lmp.atlas.models import config_of, expand_model, take_over
 from lmp.records import ConfigOrigin, ModuleAnalysis
 from lmp.store.results import Store
 
@@ -139,3 +139,18 @@ def test_an_entry_is_taken_over_where_an_analysis_would_store_the_same(tmp_path:
     outcome = frozen.expand_model(listed.class_name, plain, nothing)
     assert (outcome.reused, outcome.made) == (True, ())
     assert outcome.model == Atlas(PACKAGED).load(listed).model
+
+
+def test_a_config_is_told_from_a_result(tmp_path: Path) -> None:
+    config = '{"model_type": "llama"}'
+    for name, content in {
+        "config.json": config, "own.json": config, "result.json": '{"schema_version": 1, "model_type": "llama"}',
+        "broken.json": "{",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(content)
+    assert config_of(tmp_path) == config_of(tmp_path / "config.json") == tmp_path / "config.json"
+    assert config_of(tmp_path / "own.json") == tmp_path / "own.json"
+    for name in ("result.json", "broken.json", "nowhere.json", "x" * 300):
+        assert config_of(tmp_path / name) is None
+    (tmp_path / "model_analysis.json").write_text("{}")  # the folder of a result
+    assert config_of(tmp_path) is None

@@ -222,6 +222,9 @@ def _times(subject: Subject, asked: Asked, predictor: Predictor, held: Held | st
         for name, value in zip(TIMES, known[tuple(point.values())], strict=True):
             found[name].append(value)
     warnings += said
+    over = found["fits"].count(False)
+    if over:
+        warnings.append(f"{over} of {len(found['fits'])} points do not fit: their times are of a GPU with more memory")
     if rooms.unknown:
         warnings.append(f"memory is not known: {rooms.unknown}")
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from lmp.records import OWN_ENGINE, ModuleAnalysis
 from lmp.source.configs import FoundConfig
 from lmp.source.subject import is_model_id
 from lmp.source.trees import find_trees
+from lmp.store.results import FILE_NAME, MODEL_FILE_NAME
+
+CONFIG = "config.json"
 
 
 def expand_model(class_path: str, options: Options, progress: Progress, keep: bool = True) -> ModelOutcome:
@@ -90,14 +95,36 @@ def class_of_config(options: Options) -> str:
 
 
 def find_result(text: str, options: Options, progress: Progress, stored_only: bool = False) -> Found:
-    """The model that an operand of `lmp diff` names: that of a model's id as `expand_model` gives it.
+    """The model that an operand of `lmp diff` names: of an id or a config.json, that which `expand_model` gives.
 
     Everything else as `lmp.analyze.comparing.find_result`.
     """
+    config = config_of(Path(text))
+    if config is not None:
+        own = replace(options, config_file=config, model_id=None)
+        return Found(expand_model(class_of_config(own), own, progress, keep=False).model)
     named = replace(options, model_id=text)
     if asked_atlas(options) is None or not is_model_id(text):
         return comparing.find_result(text, options, progress, stored_only)
     return Found(expand_model(class_of_config(named), named, progress, keep=False).model)
+
+
+def config_of(path: Path) -> Path | None:
+    """The config.json that a path names, itself or as the folder that holds it; None for a result or anything else."""
+    with contextlib.suppress(OSError):  # a name that no file can have
+        if path.is_dir() and not any((path / name).is_file() for name in (FILE_NAME, MODEL_FILE_NAME)):
+            path = path / CONFIG
+        if path.is_file() and (path.name == CONFIG or _states_a_model(path)):
+            return path
+    return None
+
+
+def _states_a_model(path: Path) -> bool:
+    """Whether a file under another name is a config: results have a version of their schema."""
+    with contextlib.suppress(ValueError, OSError):
+        content = json.loads(path.read_bytes())
+        return isinstance(content, dict) and "model_type" in content and "schema_version" not in content
+    return False
 
 
 def _listed_class(folder: Path, found: FoundConfig, pytorch: Path | None) -> str | None:

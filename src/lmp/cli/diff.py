@@ -46,8 +46,8 @@ First = Annotated[
     str,
     typer.Argument(
         metavar="A",
-        help="File or folder of a result, class path, class@config, model id, or a class in a file: my_model.py:Block, "
-        "at a git revision my_model.py:Block@HEAD~1.",
+        help="File or folder of a result, class path, class@config, model id, config.json or its folder, or a class "
+        "in a file: my_model.py:Block, at a git revision my_model.py:Block@HEAD~1.",
     ),
 ]
 Second = Annotated[

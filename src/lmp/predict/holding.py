@@ -23,13 +23,12 @@ from lmp.link.quantisation import LINEAR, Scheme, is_experts
 from lmp.link.records import EvaluatedKernel, Evaluation
 from lmp.link.sweep import plan as points
 from lmp.observe.held import Held, KeptLayer, Live, Weight
-from lmp.predict.least import least_traffic
+from lmp.predict.least import least_traffic, looks_up
 from lmp.predict.rewrite.graph import Graph
 from lmp.predict.rewrite.rewriting import rewritten
 from lmp.predict.screen.asking import Subject
 from lmp.predict.shard.parallel import ONE, Parallel
 from lmp.predict.shard.records import collective_of
-from lmp.predict.shard.state import LOOKUPS
 from lmp.records import Operand
 
 LENGTHS = (5, 20_011)
@@ -220,12 +219,8 @@ def _divided(subject: Subject, values: Mapping[str, Number], tp: int) -> dict[st
         f"{_any_layer(kernel.path)}.{operand.name}": "colwise"
         for kernel in one.kernels
         for operand in _operands(kernel, "weight")
-        if _size(operand) < sizes.get((kernel.id, operand.name), 0) or (_looks_up(kernel) and kernel.id in summed)
+        if _size(operand) < sizes.get((kernel.id, operand.name), 0) or (looks_up(kernel) and kernel.id in summed)
     }
-
-
-def _looks_up(kernel: EvaluatedKernel) -> bool:
-    return kernel.operands is not None and kernel.operands.operator in (*LOOKUPS, "embedding")
 
 
 def _any_layer(path: str) -> str:

@@ -29,6 +29,8 @@ class OneGpuHolds:
     """Its part of the weights and of the cache, inputs and outputs, once."""
     reason: str | None
     """Why weights and cache are not known."""
+    gpus: int
+    """GPUs of the group."""
 
 
 def holds(
@@ -42,14 +44,14 @@ def holds(
     compulsory = _compulsory(subject, given, values, parallel)
     held = held_by_formulas(subject, given, parallel.tp) if held is None else held
     if isinstance(held, str):
-        return OneGpuHolds(None, None, compulsory, held)
+        return OneGpuHolds(None, None, compulsory, held, parallel.tp)
     held = narrowed(held, given.get("w_bytes"))
     share, _ = share_by_plan(held, parallel.tp)
     weights = sum((weight.stored * share(weight) for weight in held.weights), Fraction(0))
     tokens = int(values.get("cache_len", 0) + values.get("seq_len", 0))
     kinds = kv_kinds(held, parallel.tp, Fraction(values.get("kv_bytes", values.get("a_bytes", 2))))
     cache = int(values.get("batch_size", 1)) * sum((kind.bytes(tokens) for kind in kinds), Fraction(0))
-    return OneGpuHolds(weights, cache, compulsory, None)
+    return OneGpuHolds(weights, cache, compulsory, None, parallel.tp)
 
 
 def _compulsory(
@@ -58,6 +60,8 @@ def _compulsory(
     """Worked out from operands; None unless they give the whole model's proven figure in the same way."""
     whole = subject.kernels(given, values, ONE)
     proven = whole.evaluation.totals.compulsory
-    if proven is None or least_traffic(whole.kernels, values) != Fraction(read_number(proven)):
+    if proven is None:
         return None
-    return least_traffic(subject.kernels(given, values, parallel).kernels, values)
+    least = Fraction(read_number(proven))
+    tied = next((tied for tied in (False, True) if least_traffic(whole.kernels, values, tied) == least), None)
+    return None if tied is None else least_traffic(subject.kernels(given, values, parallel).kernels, values, tied)

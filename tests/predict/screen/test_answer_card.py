@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lmp.atlas.archive import PACKAGED, Atlas
 from lmp.predict.devices import device_named
 from lmp.predict.holding import PART_OF_A_MODEL, held_by_formulas
 from lmp.predict.least import least_traffic
@@ -219,3 +220,15 @@ def test_a_call_without_an_engine_holds_the_activations_and_logits_of_all_its_se
     sizes = {"batch_size": 32, "seq_len": 2048, "cache_len": 0}
     engine = asked_for(device_named("h100-sxm"), sizes, "vllm", (None, None))
     assert room(held, engine, llama) == room(held, engine)
+
+
+def test_a_table_that_the_head_shares_is_read_once() -> None:
+    """Qwen3-0.6B: 28 layers of 1,024, 16 heads and 8 KV heads of 128, inner 3,072, tied rows of 151,936."""
+    entry = Atlas(PACKAGED).load(next(Atlas(PACKAGED).entries(name="Qwen--Qwen3-0.6B")))
+    own = holds(Subject(entry.model), {"batch_size": 4, "seq_len": 1, "cache_len": 4096}, Parallel(2))
+    matrices = 28 * (2 * 1024 * 2048 + 2 * 1024 * 1024 + 3 * 1024 * 3072) + 151_936 * 1024
+    norms = 28 * (2 * 1024 + 2 * 128) + 1024
+    cache = 4 * 4097 * 28 * 2 * 8 * 128 * 2
+    # Matrices and cache are divided. Whole on each GPU are norms, 64 inverse frequencies of 4 bytes, four tokens' indices
+    # of 8 bytes, and the logits.
+    assert own.compulsory == matrices * 2 // 2 + norms * 2 + 64 * 4 + cache // 2 + 4 * 8 + 4 * 151_936 * 2

@@ -42,7 +42,8 @@ class CardLine:
 
 
 def card(result: Result, show: Show) -> list[CardLine]:
-    call = CardLine("call", (call_in_words(result.evaluation.values, result.model.parameters),))
+    part = [] if result.one_gpu is None else [f"FLOPs and bytes of one GPU of {result.one_gpu.gpus}"]
+    call = CardLine("call", (call_in_words(result.evaluation.values, result.model.parameters), *part))
     found = [call, *_traffic(result, show), _held(result, show), _proof(result)]
     return [*found, *_conventions(result, show), *_caveats(result)]
 
@@ -72,7 +73,8 @@ def _traffic(result: Result, show: Show) -> list[CardLine]:
         CardLine("bytes eager", _per(result, eager, "B", show), words="as PyTorch runs it, operator by operator"),
     ]
     if totals.compulsory is None:
-        return [*lines, CardLine("compulsory", ("unknown: the analysis has no formula for it",), "yellow")]
+        why = "the analysis has no formula for it" if result.one_gpu is None else "operands do not tell it of one GPU"
+        return [*lines, CardLine("compulsory", (f"unknown: {why}",), "yellow")]
     words = "what no engine can avoid: weights, inputs, cache and outputs once"
     lines.append(CardLine("compulsory", _per(result, totals.compulsory, "B", show), words=words))
     if eager > FACTOR * totals.compulsory:

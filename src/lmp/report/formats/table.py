@@ -245,7 +245,7 @@ _HEADS = {
     "matmul_flops": "matmul FLOPs",
     "write": "written",
     "intensity": "FLOPs/byte",
-    "assumptions_hold": "holds",
+    "assumptions_hold": "formulas hold",
     "parameters_count": "parameters",
 }
 _UNITS = {"flops": "FLOP", "matmul_flops": "FLOP", "read": "B", "write": "B", "compulsory": "B", "parameters_count": ""}
