@@ -229,6 +229,6 @@ def test_a_table_that_the_head_shares_is_read_once() -> None:
     matrices = 28 * (2 * 1024 * 2048 + 2 * 1024 * 1024 + 3 * 1024 * 3072) + 151_936 * 1024
     norms = 28 * (2 * 1024 + 2 * 128) + 1024
     cache = 4 * 4097 * 28 * 2 * 8 * 128 * 2
-    # Matrices and cache are divided. Whole on each GPU are norms, 64 inverse frequencies of 4 bytes, four tokens' indices
-    # of 8 bytes, and the logits.
+    # Matrices and cache are divided. Whole on each GPU are norms, 64 inverse frequencies of 4 bytes, four indices of 8
+    # bytes, and the logits.
     assert own.compulsory == matrices * 2 // 2 + norms * 2 + 64 * 4 + cache // 2 + 4 * 8 + 4 * 151_936 * 2
