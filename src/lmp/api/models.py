@@ -70,8 +70,8 @@ def model(
     ``target`` is one of:
 
     - a model id, such as ``"Qwen/Qwen3-8B"``: its config is in the cache of the hub, on the hub or in lmp's catalogue;
-    - the path of a config.json, its content as a mapping, or a config object of transformers. The class is the first
-      of its ``architectures``; without these it is the causal language model of its ``model_type``;
+    - the path of a config.json or of its folder, its content as a mapping, or a config object of transformers. The
+      class is the first of its ``architectures``; without these it is the causal language model of its ``model_type``;
     - a class path, such as ``"torch.nn.Linear"``, or a class;
     - a live module with ``inputs``, as for ``lmp.analyze``. A model of transformers needs none: its config is taken;
     - the result of ``lmp.analyze`` or ``lmp.expand``.
@@ -372,9 +372,9 @@ def _options(settings: Settings) -> Options:
 
 def _of_name(text: str, settings: Settings) -> Model:
     """The model of an id, of a config.json, or of a class path."""
-    from lmp.source.subject import subject_of
+    from lmp.source.subject import config_in, subject_of
 
-    named = subject_of(text)
+    named = subject_of(config_in(text))
     if named.file is not None:
         raise UsageError(
             f"{text} is a file with classes\nimport the class, and give it with inputs: lmp.model(Block, inputs=...)"

@@ -18,11 +18,10 @@ from lmp.atlas.matching import Answer, find_answer
 from lmp.errors import EngineMissing, InvalidAnalysis, NotFound, first_line
 from lmp.records import OWN_ENGINE, ModuleAnalysis
 from lmp.source.configs import FoundConfig
-from lmp.source.subject import is_model_id
+from lmp.source.hub import CONFIG_NAME
+from lmp.source.subject import config_in, is_model_id
 from lmp.source.trees import find_trees
 from lmp.store.results import FILE_NAME, MODEL_FILE_NAME
-
-CONFIG = "config.json"
 
 
 def expand_model(class_path: str, options: Options, progress: Progress, keep: bool = True) -> ModelOutcome:
@@ -112,9 +111,9 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
 def config_of(path: Path) -> Path | None:
     """The config.json that a path names, itself or as the folder that holds it; None for a result or anything else."""
     with contextlib.suppress(OSError):  # a name that no file can have
-        if path.is_dir() and not any((path / name).is_file() for name in (FILE_NAME, MODEL_FILE_NAME)):
-            path = path / CONFIG
-        if path.is_file() and (path.name == CONFIG or _states_a_model(path)):
+        if not any((path / name).is_file() for name in (FILE_NAME, MODEL_FILE_NAME)):
+            path = Path(config_in(str(path)))
+        if path.is_file() and (path.name == CONFIG_NAME or _states_a_model(path)):
             return path
     return None
 

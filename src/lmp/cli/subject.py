@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,30 +19,17 @@ def chosen(common: Common, text: str | None, command: str) -> tuple[Common, str 
     Raises UsageError if an option says otherwise. Raises NotFound for a file that is not there.
     """
     from lmp.cli.progress import scratchpad
-    from lmp.source.subject import subject_of
+    from lmp.source.subject import config_in, subject_of
 
     if text is None:
         return common, None
     with scratchpad(common.results_folder, lambda: text):
-        subject = subject_of(_config_in(text))
+        subject = subject_of(config_in(text))
         if subject.file is not None:
             from lmp.cli.own import own_class
 
             return own_class(common, text, subject, command)
     return _with_config(common, subject), subject.class_path
-
-
-def _config_in(text: str) -> str:
-    """The config.json in the folder of this name; the name itself for everything else.
-
-    A folder may have the form of a class path or of a model id: where it has a config, the folder is meant.
-    """
-    from lmp.source.hub import CONFIG_NAME
-
-    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
-        config = Path(text) / CONFIG_NAME
-        return str(config) if config.is_file() else text
-    return text
 
 
 def chosen_classes(common: Common, texts: Sequence[str], command: str) -> tuple[Common, list[str]]:

@@ -49,6 +49,17 @@ def subject_of(text: str) -> Subject:
     return Subject(class_path=text)
 
 
+def config_in(text: str) -> str:
+    """The config.json in the folder of this name; the name itself for everything else.
+
+    A folder may have the form of a class path or of a model id: where it has a config, the folder is meant.
+    """
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        config = Path(text) / CONFIG_NAME
+        return str(config) if config.is_file() else text
+    return text
+
+
 def is_code_base(text: str) -> bool:
     """True if a report on the name is one on a code base: a folder, or the path of none."""
     if _is_folder(Path(text)):
