@@ -63,6 +63,9 @@ class ModelFacts:
     name: str
     """The report's name, as in ``<name>-analysis.md``."""
     model: ModelAnalysis
+    """With the bytes of the checkpoint, where it is quantised."""
+    expanded: ModelAnalysis
+    """As it was expanded: each weight has ``w_bytes``."""
     analyses: Mapping[str, ModuleAnalysis]
     """The analysis of every class in the model, the root's included."""
     sources: Mapping[str, ClassSource]
@@ -189,7 +192,7 @@ class ModelFacts:
     @cached_property
     def predictions(self) -> Predictions:
         """Predicted times at each point, at the values that the report gives; the config's for all others."""
-        return predictions_of(self.model, self.device.name, self._given, self.deployment, self.config)
+        return predictions_of(self.expanded, self.device.name, self._given, self.deployment, self.config)
 
     @property
     def _given(self) -> dict[str, dict[str, int]]:
@@ -200,7 +203,8 @@ class ModelFacts:
         """What its page knows of it on devices: the report's first, with all engines."""
         names = dict.fromkeys(device_named(name).name for name in (self.device.name, *DEVICES))
         found = [device_named(name) for name in names]
-        return on_device(self.model, self.config, found, self.sizes, self.screen.of(self.deployment))
+        own = self.model.quantization is not None and self.model.quantization.applied is not None
+        return on_device(self.expanded, self.config, found, self.sizes, self.screen.of(self.deployment), quantised=own)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

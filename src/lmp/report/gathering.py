@@ -65,6 +65,7 @@ def facts_of(
     return ModelFacts(
         name=report_name(model, options),
         model=model,
+        expanded=outcome.model,
         analyses={name: analysis_of(name, session) for name in model.parts},
         sources={name: session.locate(name) for name in model.parts},
         trees=session.trees,

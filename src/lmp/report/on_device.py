@@ -128,8 +128,13 @@ def on_device(
     given: Mapping[str, Number],
     screen: Screen,
     stored: Held | None = None,
+    quantised: bool = False,
 ) -> OnDevice:
-    """The model on devices. ``given`` are sizes that no config has; ``stored`` is what the atlas says that it holds."""
+    """The model on devices, as it was expanded.
+
+    ``given`` are sizes that no config has; ``stored`` is what the atlas says that it holds. ``quantised``: the page's
+    formulas have the bytes of the checkpoint.
+    """
     own: dict[str, Number] = {name: given.get(name, UNIVERSAL_DEFAULTS[name]) for name in ("w_bytes", "a_bytes")}
     own["kv_bytes"] = given.get("kv_bytes", own["a_bytes"])
     command = subject_of(model)
@@ -138,7 +143,6 @@ def on_device(
     axes = tuple(one for one in screen.axes if one.phase != "decode" or "cache_len" in model.parameters)
     screen = replace(screen, axes=axes)
     subject = Subject(model, config)
-    quantised = model.quantization is not None and model.quantization.applied is not None
     words = (None,) if quantised else screen.words
     found = tables(subject, screen.ways(devices, words), axes, Predictor(), given)
     room = _room_of(subject, devices, given, screen, stored)

@@ -66,6 +66,7 @@ def facts(folder: Path, **more: Any) -> ModelFacts:
     return ModelFacts(
         name=model.class_name,
         model=model,
+        expanded=model,
         analyses={},
         sources={name: _source(name, tree, file, lines) for name, (file, _, lines) in files.items()},
         trees=Trees(None, None, (tree,), folder),

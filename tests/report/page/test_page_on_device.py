@@ -58,7 +58,8 @@ def facts_of(
     own = small_facts.facts(folder)
     source = own.sources[small.LINEAR]
     return ModelFacts(
-        name=MODEL, model=model, analyses={}, sources=defaultdict(lambda: source), trees=own.trees, config=config,
+        name=MODEL, model=model, expanded=model, analyses={}, sources=defaultdict(lambda: source), trees=own.trees,
+        config=config,
         config_class=None, settings={}, inspection=None, device=own.device, screen=SCREEN,
         deployment=deployment or Deployment(),
     )  # fmt: skip

@@ -313,7 +313,7 @@ def changes(facts: ModelFacts) -> tuple[Change, ...]:
             continue
         given = {n: point.values[n] for n in ("batch_size", "seq_len", "cache_len") if n in point.values}
         calls = [{**facts.sizes, **given, name: size} for size in sizes]
-        here = bounds_over(facts.model, facts.device.name, calls, facts.deployment)
+        here = bounds_over(facts.expanded, facts.device.name, calls, facts.deployment)
         cached, batch = (point.values.get(n, 1) for n in ("cache_len", "batch_size"))
         title = f"{point.phase}, " + (f"{cached:,} tokens in the cache" if name == "batch_size" else f"batch {batch}")
         for profile, bounds in here.items():
