@@ -167,7 +167,7 @@ def test_a_cache_with_new_tokens_or_a_phase_is_taken(lmp: Lmp, fake: FakePipelin
         ("evaluate x --weights fp8", "--weights: one word sets the bytes of weights, activations and cache\n"
                                      "did you mean --dtype w8a16? see `lmp evaluate --help`\n"),
         ("memory x --weights fp8", "--weights: one word sets the bytes of weights, activations and cache\n"
-                                   "did you mean --quantization fp8? see `lmp memory --help`\n"),
+                                   "did you mean --dtype w8a16? see `lmp memory --help`\n"),
         ("evaluate x --context 8k", "--context: tokens of a call are new ones (-s), or in the cache (-c)\n"
                                     "did you mean -c? see `lmp evaluate --help`\n"),
         ("predict x --ctx 8k", "--ctx: tokens of a call are new ones (-s), or in the cache (-c)\ndid you mean -c? "),

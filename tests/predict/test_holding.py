@@ -13,7 +13,7 @@ from lmp.atlas.archive import PACKAGED, Atlas
 from lmp.atlas.holding import read
 from lmp.observe.held import Held
 from lmp.predict.cache_blocks import kv_kinds
-from lmp.predict.holding import held_by_formulas
+from lmp.predict.holding import MOST_BUFFERS, held_by_formulas
 from lmp.predict.screen.asking import Subject
 
 TOLD = 24
@@ -39,8 +39,9 @@ def test_what_formulas_tell_is_what_the_model_holds(pairs: list[tuple[str, Held 
     assert len(told) >= TOLD
     for name, own, run in told:
         ours, theirs = (sum((weight.stored for weight in held.weights), Fraction(0)) for held in (own, run))
-        # Equal, but for scales of a weight that is read outside of its layer's own call: 0.16 % of DeepSeek-V3.
-        assert theirs <= ours <= theirs * Fraction(1002, 1000), name
+        # Equal, but for what is no parameter: scales of a weight that is read outside of its layer's own call, 0.16 % of
+        # DeepSeek-V3, and buffers, of which up to MOST_BUFFERS are taken for weights.
+        assert theirs <= ours <= theirs * (1 + MOST_BUFFERS), name
         for tp in (1, 8):
             for tokens in (64, 8192):
                 kept = [sum(kind.bytes(tokens) for kind in kv_kinds(held, tp, Fraction(2))) for held in (own, run)]
