@@ -39,8 +39,8 @@ def test_what_formulas_tell_is_what_the_model_holds(pairs: list[tuple[str, Held 
     assert len(told) >= TOLD
     for name, own, run in told:
         ours, theirs = (sum((weight.stored for weight in held.weights), Fraction(0)) for held in (own, run))
-        # Equal, but for what is no parameter: scales of a weight that is read outside of its layer's own call, 0.16 % of
-        # DeepSeek-V3, and buffers, of which up to MOST_BUFFERS are taken for weights.
+        # Equal, but for what is no parameter: scales of a weight that is read outside of its layer's own call, 0.16 %
+        # of DeepSeek-V3, and buffers, of which up to MOST_BUFFERS are taken for weights.
         assert theirs <= ours <= theirs * (1 + MOST_BUFFERS), name
         for tp in (1, 8):
             for tokens in (64, 8192):
