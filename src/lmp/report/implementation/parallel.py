@@ -157,6 +157,10 @@ class Sent:
     """Bytes of the tensor, in the model's variables."""
     way: str = ""
 
+    @property
+    def gathers(self) -> bool:
+        return self.collective.primitive == "all_gather"
+
 
 def sent_of(facts: ModelFacts, plans: Plans) -> Iterator[Sent]:
     for kind in ("tensor", "expert"):
@@ -242,7 +246,9 @@ def _size(facts: ModelFacts, one: Sent) -> Line:
         return [Code(one.collective.counts), " numbers of int64: how many rows go where"]
     if one.formula is None:
         return "none found (searched: the module's output, and products over experts, in an executed call)"
-    cell: list[Inline] = [plain(one.formula), " each"]
+    # Every device sends as many rows of a gathered tensor: those that do not divide are padded.
+    padded = ", without rows that pad it to a multiple of the devices" if one.way and one.gathers else ""
+    cell: list[Inline] = [plain(one.formula), f" each{padded}"]
     for point in first_of_each_phase(facts):
         terms = {
             "n": Term(constant=one.count, source="modules that the rule names"),
