@@ -66,7 +66,7 @@ def test_a_class(lmp: Lmp, service: MessagesServer, reports: Path) -> None:
     assert f"[pointer] tldr[0]: {PLACE}:1: forward does not stand within 3 lines" in told
     assert f"only files below {ROOT / 'transformers/src/transformers'}" in told
     text = (reports / REPORT).read_text()
-    assert f"\nAll {flops} are in one line: {forward()} \\<script\\>alert\\</script\\>." in text
+    assert f"\n- All {flops} are in one line: {forward()} \\<script\\>alert\\</script\\>." in text
     assert f"**Narrative:** written by `{MODEL}` from this report and the code" in text
     assert "1 tool call denied" in err
     assert "narrated by" in err

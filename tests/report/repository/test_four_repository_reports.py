@@ -12,7 +12,7 @@ from fetched_repositories import REPOSITORIES, facts_of, of_each
 
 # What an engineer who knows the code base would name: part, symbol.
 PARTS = {
-    "fla": {"attention": "parallel_attn"},
+    "fla": {"attention": "ParallelAttentionFunction"},
     "liger": {"library entry": "LigerORPOTrainer"},
     "mlx": {"runtime loop": "_generate", "KV cache": "KVCache", "attention": "Attention"},
     # Its many event loops are equals to reading: which of them is named first is not held here.
