@@ -58,10 +58,15 @@ def launched(found: Rewritten) -> list[tuple[str | None, str]]:
     return [(launch.rule, launch.kernel.operation) for launch in found.launches]
 
 
+def stored_model(name: str) -> ModelAnalysis:
+    """The expanded model of a class that git has."""
+    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
+    return ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8"))
+
+
 def evaluated(name: str, **sizes: int) -> tuple[list[EvaluatedKernel], dict[str, Any]]:
     """The kernels of a stored model, its formulas evaluated at these sizes."""
-    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
-    model = ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8"))
+    model = stored_model(name)
     numbers, values = ModelNumbers(model), values_for(model, sizes)
     return numbers.evaluation(values, numbers.tree(values)).kernels, dict(values)
 

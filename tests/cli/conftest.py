@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from lmp.analyze import models
 from lmp.analyze import modules as pipeline
+from lmp.analyze.models import ModelOutcome
 from lmp.cli.main import app
+from lmp.records import ModelAnalysis
 
 
 @pytest.fixture
@@ -33,3 +35,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakePipeline:
         monkeypatch.setattr(pipeline, name, getattr(found, name))
     monkeypatch.setattr(models, "expand_model", found.expand_model)
     return found
+
+
+@pytest.fixture
+def stored_llama(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Llama-3.1-8B, as it was expanded, in place of an expansion."""
+    (file,) = (Path(__file__).parents[2] / "analysis_results").glob("*.LlamaForCausalLM@*/model_analysis.json")
+    model = ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8"))
+
+    def expand(*_: object, **__: object) -> ModelOutcome:
+        return ModelOutcome(model, file, True, (), {}.__getitem__)
+
+    monkeypatch.setattr(models, "expand_model", expand)

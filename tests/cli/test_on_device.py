@@ -5,32 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import Lmp
 from jsonschema import Draft202012Validator
 
-from lmp.analyze import models
-from lmp.analyze.models import ModelOutcome
-from lmp.records import ModelAnalysis
 from lmp.store.schemas import schema
 
+pytestmark = pytest.mark.usefixtures("stored_llama")
 CLASS = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
-(FILE,) = (Path(__file__).parents[2] / "analysis_results").glob("*.LlamaForCausalLM@*/model_analysis.json")
 CALL = ("--phase", "decode", "-b", "16", "-c", "8k")
-
-
-@pytest.fixture(autouse=True)
-def stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Llama-3.1-8B, as it was expanded."""
-    model = ModelAnalysis.model_validate_json(FILE.read_text(encoding="utf-8"))
-
-    def expand(*_: object, **__: object) -> ModelOutcome:
-        return ModelOutcome(model, FILE, True, (), {}.__getitem__)
-
-    monkeypatch.setattr(models, "expand_model", expand)
 
 
 def test_a_table_begins_with_the_card(lmp: Lmp) -> None:

@@ -10,27 +10,14 @@ from pathlib import Path
 import pytest
 from fakes import Lmp
 
-from lmp.analyze import models
-from lmp.analyze.models import ModelOutcome
 from lmp.predict import charts
 from lmp.predict.charts import Chart
-from lmp.records import ModelAnalysis
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.usefixtures("stored_llama")
 CLASS = "transformers.models.llama.modeling_llama.LlamaForCausalLM"
-(FILE,) = (Path(__file__).parents[2] / "analysis_results").glob("*.LlamaForCausalLM@*/model_analysis.json")
 SWEEP = ("--phase", "decode", "-b", "1:16:*2", "-c", "8k")
 CALL = ("--phase", "decode", "-b", "16", "-c", "8k")
-
-
-@pytest.fixture(autouse=True)
-def stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ModelAnalysis.model_validate_json(FILE.read_text(encoding="utf-8"))
-
-    def expand(*_: object, **__: object) -> ModelOutcome:
-        return ModelOutcome(model, FILE, True, (), {}.__getitem__)
-
-    monkeypatch.setattr(models, "expand_model", expand)
 
 
 @pytest.fixture

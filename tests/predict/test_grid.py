@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_lists import stored_model
 from lmp.errors import LmpError
 from lmp.formula import Number
 from lmp.formula.evaluate import exact
@@ -21,15 +22,13 @@ from lmp.predict.screen.many import answers
 from lmp.predict.screen.room import room
 from lmp.predict.screen.room_table import RoomTable, room_table
 from lmp.predict.shard.parallel import Parallel
-from lmp.records import ModelAnalysis
 
 RESULTS = Path(__file__).parents[2] / "analysis_results"
 H100, A100 = device_named("h100-sxm"), device_named("a100-sxm")
 
 
 def subject_of(name: str) -> Subject:
-    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
-    return Subject(ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8")))
+    return Subject(stored_model(name))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_lists import stored_model
 from lmp.link.sweep import plan
 from lmp.observe.held import Held, Weight
 from lmp.predict.devices import device_named
@@ -18,7 +19,7 @@ from lmp.predict.quantising import kept_wide, narrowed, narrows, stored_bytes
 from lmp.predict.rows import row_of
 from lmp.predict.screen.asking import Answer, Subject, answer, asked_for
 from lmp.predict.shard.parallel import Parallel
-from lmp.records import ModelAnalysis, Operand, Operands
+from lmp.records import Operand, Operands
 
 RESULTS = Path(__file__).parents[2] / "analysis_results"
 H100 = device_named("h100-sxm")
@@ -34,8 +35,7 @@ TABLES = 2 * 151936 * 2048
 
 
 def subject(name: str) -> Subject:
-    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
-    return Subject(ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8")))
+    return Subject(stored_model(name))
 
 
 @pytest.fixture(scope="module")

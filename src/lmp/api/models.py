@@ -197,7 +197,7 @@ class Model:
             if call is not None:
                 raise UsageError(f"{call} is a size of a call\ngive it to decode() or prefill()")
             made = record.model_copy(update={"values": {**record.values, **found}})
-            subject = replace(self.subject, model=made, _plans={}, _kept=[])
+            subject = replace(self.subject, model=made)
             return Model(self.name, replace(self.analysis, record=made), subject, None, {**self.changed, **found})
 
     @property

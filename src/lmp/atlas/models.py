@@ -101,11 +101,11 @@ def find_result(text: str, options: Options, progress: Progress, stored_only: bo
     config = config_of(Path(text))
     if config is not None:
         own = replace(options, config_file=config, model_id=None)
-        return Found(expand_model(class_of_config(own), own, progress, keep=False).model)
-    named = replace(options, model_id=text)
-    if asked_atlas(options) is None or not is_model_id(text):
+    elif asked_atlas(options) is not None and is_model_id(text):
+        own = replace(options, model_id=text)
+    else:
         return comparing.find_result(text, options, progress, stored_only)
-    return Found(expand_model(class_of_config(named), named, progress, keep=False).model)
+    return Found(expand_model(class_of_config(own), own, progress, keep=False).model)
 
 
 def config_of(path: Path) -> Path | None:

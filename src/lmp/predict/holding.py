@@ -302,7 +302,12 @@ def with_every_logits(held: Held, subject: Subject, given: Mapping[str, Number])
     The logits are those of the formulas. Where these do not tell, the activations stay as they were.
     """
     own = {name: value for name, value in given.items() if name in subject.model.values}
-    every = functools.cache(lambda tokens: _live(subject.plain, own, tokens, {}, ()))
+
+    def every(tokens: int) -> Live | str:
+        key = frozenset(own.items()), tokens
+        if key not in subject.alive:
+            subject.alive[key] = _live(subject.plain, own, tokens, {}, ())
+        return subject.alive[key]
 
     def live(tokens: int, sizes: Mapping[str, int]) -> Live | str:
         last = held.live(tokens, sizes)

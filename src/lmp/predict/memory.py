@@ -159,7 +159,7 @@ def _check(held: Held, device: Device, asked: Asked) -> None:
 
 
 def _refuse_heads(held: Held, tp: int) -> None:
-    heads, kept = (held.config.get(name) for name in ("num_attention_heads", "num_key_value_heads"))
+    heads, kept = heads_of(held)
     if not isinstance(heads, int) or divides(tp, heads, kept):
         return
     allowed = ", ".join(str(size) for size in range(1, heads + 1) if divides(size, heads, kept))
@@ -167,8 +167,18 @@ def _refuse_heads(held: Held, tp: int) -> None:
     raise UsageError(f"--tp {tp} does not divide {what}\nallowed are {allowed}")
 
 
-def divides(tp: int, heads: int, kept: object) -> bool:
-    """Whether each GPU has as many heads as any other; KV heads are repeated where there are more GPUs than these."""
+def heads_of(held: Held) -> tuple[object, object]:
+    """Attention heads and KV heads, as the config states them."""
+    return held.config.get("num_attention_heads"), held.config.get("num_key_value_heads")
+
+
+def divides(tp: int, heads: object, kept: object) -> bool:
+    """Whether each GPU has as many heads as any other; KV heads are repeated where there are more GPUs than these.
+
+    One GPU always has. So has each of several where the config states no heads.
+    """
+    if tp == 1 or not isinstance(heads, int):
+        return True
     return heads % tp == 0 and (not isinstance(kept, int) or kept < 1 or kept % tp == 0 or tp % kept == 0)
 
 
@@ -380,9 +390,8 @@ def _most(holds: Callable[[int], bool]) -> int:
 def _smallest(
     held: Held, device: Device, asked: Asked, live: Callable[[int, int], Live | str], found: Memory
 ) -> int | None:
-    heads = held.config.get("num_attention_heads")
     for tp in TP_SIZES:
-        if tp > 1 and isinstance(heads, int) and not divides(tp, heads, held.config.get("num_key_value_heads")):
+        if not divides(tp, *heads_of(held)):
             continue
         other = replace(asked, tp=tp)
         if found.fits if tp == asked.tp else _fits(other, _stages(held, device, other, live)[0]):

@@ -203,8 +203,8 @@ class ModelFacts:
         """What its page knows of it on devices: the report's first, with all engines."""
         names = dict.fromkeys(device_named(name).name for name in (self.device.name, *DEVICES))
         found = [device_named(name) for name in names]
-        own = self.model.quantization is not None and self.model.quantization.applied is not None
-        return on_device(self.expanded, self.config, found, self.sizes, self.screen.of(self.deployment), quantised=own)
+        screen, quantised = self.screen.of(self.deployment), self.quantised is not None
+        return on_device(self.expanded, self.config, found, self.sizes, screen, quantised=quantised)
 
     def number(self, expression: str, unit: str, **terms: Term) -> Number:
         """A number with its claim: ``expression`` in the formula language over the terms, as ``100 * {a} / {b}``."""

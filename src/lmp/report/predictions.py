@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lmp.errors import LmpError, first_line
+from lmp.formula import Number
+from lmp.observe.held import Held
 from lmp.predict.devices import device_named
 from lmp.predict.holding import held_by_formulas
 from lmp.predict.prediction import Predictor, Total, total
 from lmp.predict.rows import Collective
 from lmp.predict.screen.asking import EAGER, Answer, Ask, Subject, answer, asked_for
 from lmp.predict.screen.card import EAGER_NAME, SERVING
-from lmp.predict.screen.room import Room, room
+from lmp.predict.screen.room import Room, room_or_why
 from lmp.records import ModelAnalysis
 from lmp.report.deployment import DEFAULT, Deployment
 
@@ -50,6 +53,11 @@ def predictions_of(
 ) -> Predictions:
     """The predictions at points. ``config``: the content of config.json."""
     predictor, subject = Predictor(), Subject(model, config)
+
+    @functools.cache
+    def held(own: frozenset[tuple[str, Number]]) -> Held | str:
+        return held_by_formulas(subject, dict(own), deployment.parallel.tp)
+
     try:
         asks = {
             (key, name): ask
@@ -57,10 +65,15 @@ def predictions_of(
             for name, ask in _asks(device, predictor, sizes, deployment).items()
         }
         found = {key: answer(subject, ask, predictor) for key, ask in asks.items()}
-        rooms = {key: _room(subject, ask) for key, ask in asks.items()}
+        rooms = {key: room_or_why(held(_own_sizes(subject, ask)), ask, subject) for key, ask in asks.items()}
     except LmpError as error:
         return Predictions({}, first_line(error), deployment.engine)
     return Predictions(found, serving=deployment.engine, rooms=rooms)
+
+
+def _own_sizes(subject: Subject, ask: Ask) -> frozenset[tuple[str, Number]]:
+    """The values in place of the config's: what the model holds depends on no others."""
+    return frozenset((name, value) for name, value in ask.given.items() if name in subject.model.values)
 
 
 def bounds_over(
@@ -83,14 +96,6 @@ def _asks(device: str, predictor: Predictor, sizes: Sizes, deployment: Deploymen
     known, words = device_named(device, predictor.known), (None, deployment.kv_dtype)
     engines = {EAGER_NAME: EAGER, deployment.engine: deployment.engine}
     return {name: asked_for(known, sizes, engine, words, deployment.parallel) for name, engine in engines.items()}
-
-
-def _room(subject: Subject, ask: Ask) -> Room | str:
-    held = held_by_formulas(subject, ask.given, ask.parallel.tp)
-    try:
-        return held if isinstance(held, str) else room(held, ask, subject)
-    except LmpError as error:
-        return first_line(error)
 
 
 def collective_time(device: str, sent: Mapping[tuple[str, int], int], gpus: int) -> tuple[Total, str] | str:

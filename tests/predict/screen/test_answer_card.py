@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel_lists import stored_model
 from lmp.atlas.archive import PACKAGED, Atlas
 from lmp.predict.devices import device_named
 from lmp.predict.holding import PART_OF_A_MODEL, held_by_formulas
@@ -20,7 +21,6 @@ from lmp.predict.screen.card import card
 from lmp.predict.screen.records import Card
 from lmp.predict.screen.room import asked_of, room
 from lmp.predict.shard.parallel import ONE, Parallel
-from lmp.records import ModelAnalysis
 from lmp.report.formats.device_card import bound, device_lines
 
 RESULTS = Path(__file__).parents[3] / "analysis_results"
@@ -31,8 +31,7 @@ PARAMETERS = 8_030_261_248
 
 
 def subject(name: str) -> Subject:
-    (file,) = RESULTS.glob(f"*.{name}@*/model_analysis.json")
-    return Subject(ModelAnalysis.model_validate_json(file.read_text(encoding="utf-8")))
+    return Subject(stored_model(name))
 
 
 @pytest.fixture(scope="module")

@@ -362,8 +362,11 @@ class CallGraph:
         return [each for score, each in scored if score == best] if best and best >= len(wanted) else []
 
     def _module(self, function: Function, call: Call, values: Iterable[Value]) -> dict[Function, Dispatch]:
-        """Of an unknown object that is called as a module: the module that has its name, of the same file or imported
-        there; else the one that also shares most words with where the call stands."""
+        """Of an unknown object that is called as a module: the module that has its name.
+
+        It is of the same file or imported there; else it is the one that also shares most words with where the call
+        stands.
+        """
         foreign = [each for each in map(innermost, values) if isinstance(each, External)]
         if any(not each.dotted.startswith("typing.") for each in foreign):
             return {}

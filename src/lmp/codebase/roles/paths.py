@@ -1,5 +1,7 @@
-"""The nesting that runs a model, as a reader needs it: the nearest way from an entry point to each loop, and from the
-loop to attention, sampling, the writing of the cache and the building of a batch, or to a step of training.
+"""The nesting that runs a model, as a reader needs it.
+
+It is the nearest way from an entry point to each loop. From the loop it leads to attention, sampling, the writing of
+the cache and the building of a batch, or to a step of training.
 
 A call that may lead to several functions counts once, with the one that stands for the others.
 """
@@ -203,8 +205,10 @@ class Paths:
         return Ways(far, ends, taken, handed)
 
     def stands_for(self, edges: list[Edge]) -> Edge:
-        """First what is no side way, then what a class itself has, then the model of reference; of values that branches
-        assign the last, which is what is left where no condition holds."""
+        """First what is no side way, then what a class itself has, then the model of reference.
+
+        Of values that branches assign it is the last, which is left where no condition holds.
+        """
         if len(edges) == 1:
             return edges[0]
         plain = all(edge.how in ("direct", "attribute", "callback") for edge in edges)
@@ -356,8 +360,11 @@ class Paths:
         return list(found.values())
 
     def _steps(self, on: Iterable[Function]) -> Iterator[Edge]:
-        """What the functions on the ways call besides: what plays a part and leads on, each step of an endless loop
-        that does, and what draws the token below where sampling begins."""
+        """What the functions on the ways call besides.
+
+        That is what plays a part and leads on, each step of an endless loop that does, and what draws the token below
+        where sampling begins.
+        """
         parts = {(row.place.file, row.place.line) for row in self.rows if row.section in PLAYED}
         key = self.reaching({*self.attention, *self.sampling, *self.cache, *self.schedules, *self.places})
         for function in on:

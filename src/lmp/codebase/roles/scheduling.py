@@ -81,8 +81,10 @@ def _fits(name: str, file: str) -> bool:
 
 
 def _works_on(reading: Reading, of: Class, method: Function, queues: set[str]) -> bool:
-    """Whether a method puts requests in or takes them out, runs them, or decides which; of a class without a queue that
-    is named for it, whatever it does by the name."""
+    """Whether a method puts requests in or takes them out, runs them, or decides which.
+
+    Of a class without a queue that is named for it, the method's name decides.
+    """
     if method.reads & queues or says(method.name, "scheduler") or (method.native and re.search(HANDLES, method.name)):
         return True
     runs = method in reading.running and (bool(method.loops) or method.endless)

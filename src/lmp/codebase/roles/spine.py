@@ -34,8 +34,11 @@ def leaves(reading: Reading) -> set[Function]:
 
 
 def decode_loops(reading: Reading) -> list[Function]:
-    """Functions whose loop leads to a model again and again, best first: those that reach most of attention, sampling,
-    the cache and a step of training from inside of the loop; of equals an endless loop, then the one further out."""
+    """Functions whose loop leads to a model again and again, best first.
+
+    Best are those that reach most of attention, sampling, the cache and a step of training from inside of the loop. Of
+    equals an endless loop comes first, then the one further out.
+    """
     ends = {
         "attention": reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends}),
         "sampling": reading.reaching({*reading.samples, *reading.native_samples}),

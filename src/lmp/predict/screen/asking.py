@@ -18,6 +18,7 @@ from lmp.link.quantisation import Scheme, scheme_of
 from lmp.link.quantised import with_own_bytes
 from lmp.link.records import EvaluatedKernel, Evaluation
 from lmp.link.sweep import plan as points
+from lmp.observe.held import Live
 from lmp.predict.devices import Device
 from lmp.predict.eager import CallTime, refuse_products, time_of_call
 from lmp.predict.experts import experts_read
@@ -47,10 +48,14 @@ class Subject:
     """As it was expanded: each weight has ``w_bytes``."""
     config: Mapping[str, Any] | None = None
     """Content of its config.json."""
-    _plans: dict[tuple[bool, ...], Plan] = field(default_factory=dict, repr=False)
+    _plans: dict[tuple[bool, ...], Plan] = field(default_factory=dict, init=False, repr=False)
     """How the model divides, by the kind of call."""
-    _kept: list[frozenset[str]] = field(default_factory=list, repr=False)
+    _kept: list[frozenset[str]] = field(default_factory=list, init=False, repr=False)
     """Paths of modules that quantising leaves, once they are found."""
+    alive: dict[tuple[frozenset[tuple[str, Number]], int], Live | str] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """The peaks of calls with logits of every position, by sizes of the model and tokens, once they are worked out."""
 
     @cached_property
     def plain(self) -> ModelNumbers:

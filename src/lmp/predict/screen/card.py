@@ -19,7 +19,7 @@ from lmp.predict.prediction import SCALED, Predictor, Total
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.screen.asking import Answer, Ask, Subject, answer
 from lmp.predict.screen.records import Card, CardMemory, CardRun, Estimate
-from lmp.predict.screen.room import Room, room
+from lmp.predict.screen.room import Room, room_or_why
 
 SERVING = "vllm"
 """The serving engine where none is named."""
@@ -68,7 +68,7 @@ def _run(
     subject: Subject, ask: Ask, predictor: Predictor, known: Sequence[Answer], memory: tuple[Held | str, bool]
 ) -> CardRun:
     held, force = memory
-    own = _room(held, ask, subject)
+    own = room_or_why(held, ask, subject)
     reason = None if force or isinstance(own, str) or own.fits else _does_not_fit(own, ask)
     found: Answer | None = None
     if reason is None:
@@ -107,15 +107,6 @@ def _time(found: Answer) -> dict[str, object]:
 def _estimate(found: Total) -> Estimate:
     value, low, high = (round(figure, 3) for figure in found)
     return Estimate(value=value, low=low, high=high)
-
-
-def _room(held: Held | str, ask: Ask, subject: Subject) -> Room | str:
-    if isinstance(held, str):
-        return held
-    try:
-        return room(held, ask, subject)
-    except LmpError as error:
-        return first_line(error)
 
 
 def _memory(found: Room) -> CardMemory:

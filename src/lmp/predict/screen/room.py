@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lmp.errors import LmpError, first_line
 from lmp.observe.held import Held
 from lmp.predict.engines import Settings
 from lmp.predict.holding import with_every_logits
@@ -55,6 +56,16 @@ def room(held: Held, ask: Ask, subject: Subject | None = None) -> Room:
         stage.cache_bytes(1, tokens + 1) - stage.cache_bytes(1, tokens),
         stage.batch_bytes(2, tokens) - stage.batch_bytes(1, tokens),
     )  # fmt: skip
+
+
+def room_or_why(held: Held | str, ask: Ask, subject: Subject) -> Room | str:
+    """Memory of the asked call; or why it is not known: what the model holds is not, say."""
+    if isinstance(held, str):
+        return held
+    try:
+        return room(held, ask, subject)
+    except LmpError as error:
+        return first_line(error)
 
 
 def asked_of(ask: Ask) -> Asked:

@@ -16,7 +16,7 @@ from lmp.observe.held import Held
 from lmp.predict.cache_blocks import ALIKE, BLOCK, KvKind
 from lmp.predict.devices import Device
 from lmp.predict.engines import Settings, total_memory
-from lmp.predict.memory import TP_SIZES, Asked, Stage, divides, lives, stages_of
+from lmp.predict.memory import TP_SIZES, Asked, Stage, divides, heads_of, lives, stages_of
 from lmp.predict.quantising import narrowed
 
 APART = (Fraction(10**9 + 7), Fraction(10**9 + 9))
@@ -93,7 +93,7 @@ def _of_tp(
     helds: tuple[Held, Held], tp: int, devices: Sequence[Device], widths: Sequence[Number], lengths: Sequence[int]
 ) -> OfTp:
     held, eager = helds
-    first, heads = devices[0], held.config.get("num_attention_heads")
+    first = devices[0]
     live = {False: lives(eager, False), True: lives(held, True)}
 
     def stage(device: Device, engine: bool, width: Number | None = None, **more: Any) -> Stage:
@@ -108,7 +108,7 @@ def _of_tp(
                for text, width in stored.items()}  # fmt: skip
     return OfTp(
         tp=tp,
-        divides=tp == 1 or not isinstance(heads, int) or divides(tp, heads, held.config.get("num_key_value_heads")),
+        divides=divides(tp, *heads_of(held)),
         weights=weights,
         activations=tuple(stage(first, False, chunk=length).activation_bytes for length in lengths),
         serving={device.name: stage(device, True).activation_bytes for device in devices},

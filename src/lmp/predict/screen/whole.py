@@ -19,7 +19,7 @@ from lmp.predict.screen.card import card
 from lmp.predict.screen.changes import Change, changes
 from lmp.predict.screen.dearest import Dear, dearest
 from lmp.predict.screen.records import Card
-from lmp.predict.screen.room import Room, room
+from lmp.predict.screen.room import Room, room_or_why
 
 if TYPE_CHECKING:
     from lmp.analyze.session import Options
@@ -87,7 +87,7 @@ def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wa
     """
     wanted = wanted or Wanted()
     found = answer(subject, ask, predictor)
-    own = _room(held, ask, subject)
+    own = room_or_why(held, ask, subject)
     too_long = beyond_positions(subject.config, found.values)
     warnings = [] if too_long is None else [too_long]
     if isinstance(own, Room) and not own.fits:
@@ -99,7 +99,7 @@ def whole(subject: Subject, ask: Ask, predictor: Predictor, held: Held | str, wa
         warnings.append(told)
 
     def fits(changed: Ask) -> str | None:
-        more = _room(held, changed, subject)
+        more = room_or_why(held, changed, subject)
         if not isinstance(more, Room) or more.fits or not isinstance(own, Room):
             return None
         # What does not fit now is not refused again for each thing that is changed, unless it takes still more.
@@ -120,13 +120,3 @@ def does_not_fit(own: Room, ask: Ask) -> str:
 def _remedy(own: Room) -> str:
     tp = "no tp up to 64 fits" if own.smallest_tp is None else f"it fits with --tp {own.smallest_tp}"
     return f"{tp}; --force predicts the time all the same"
-
-
-def _room(held: Held | str, ask: Ask, subject: Subject) -> Room | str:
-    """Memory at the asked values; or why it is not known."""
-    if isinstance(held, str):
-        return held
-    try:
-        return room(held, ask, subject)
-    except LmpError as error:
-        return first_line(error)

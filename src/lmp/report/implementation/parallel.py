@@ -157,10 +157,6 @@ class Sent:
     """Bytes of the tensor, in the model's variables."""
     way: str = ""
 
-    @property
-    def gathers(self) -> bool:
-        return self.collective.primitive == "all_gather"
-
 
 def sent_of(facts: ModelFacts, plans: Plans) -> Iterator[Sent]:
     for kind in ("tensor", "expert"):
@@ -247,7 +243,8 @@ def _size(facts: ModelFacts, one: Sent) -> Line:
     if one.formula is None:
         return "none found (searched: the module's output, and products over experts, in an executed call)"
     # Every device sends as many rows of a gathered tensor: those that do not divide are padded.
-    padded = ", without rows that pad it to a multiple of the devices" if one.way and one.gathers else ""
+    gathered = one.way and one.collective.primitive == "all_gather"
+    padded = ", without rows that pad it to a multiple of the devices" if gathered else ""
     cell: list[Inline] = [plain(one.formula), f" each{padded}"]
     for point in first_of_each_phase(facts):
         terms = {
