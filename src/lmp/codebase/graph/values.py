@@ -447,7 +447,11 @@ class Evaluator:
             if name in each.classes:
                 return (ClassValue(each.classes[name]),)
             if name in each.locals:
-                return self._all(each, each.locals[name], depth)
+                found = dict.fromkeys(self._all(each, each.locals[name], depth))
+                if name in each.params and not any(isinstance(innermost(one), Instance) for one in found):
+                    # ``model = model.eval()``: what it was given counts on.
+                    found.update(dict.fromkeys(self.parameter(each, name, depth)))
+                return tuple(found)
             if name in each.params:
                 return self.parameter(each, name, depth)
             each = each.outer

@@ -113,13 +113,14 @@ class Reading:
         for function in self.functions:
             if function.native:
                 continue
-            names: set[str] = set()
             for call in function.calls:
-                names.add(call.name)
-                if not self._inside(function, call) and operators.ATTENTION.search(self.dotted(function, call)):
-                    found.setdefault(function, self.dotted(function, call))
+                if self._inside(function, call):
+                    continue
+                dotted = self.dotted(function, call)
+                if operators.ATTENTION.search(dotted) or _takes_all(function, call):
+                    found.setdefault(function, dotted or call.written)
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
-            if names & operators.SOFTMAX and products >= 2:
+            if products >= 2 and any(call.name == "softmax" for call in function.calls):
                 found.setdefault(function, "products around a softmax")
         return found
 
@@ -270,6 +271,19 @@ class Reading:
                 if edge.callee not in seen and depth < deepest:
                     seen.add(edge.callee)
                     waiting.append((edge.callee, depth + 1))
+
+
+def _takes_all(function: Function, call: Call) -> bool:
+    """Whether a call of what reading does not know is given queries with keys and values, or with their cache."""
+    if function.name == "__init__" or call.name in operators.JOINS:
+        return False
+    given = [chain for chains in (*call.args, *(chains for _, chains in call.keywords)) for chain in chains]
+    first = {str(chain[0]) for chain in given}
+    queries = first & {"q", "query", "queries", "query_states", "xq"}
+    pairs = (("k", "v"), ("key", "value"))
+    both = any({one + end, other + end} <= first for one, other in pairs for end in ("", "s", "_states"))
+    cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
+    return bool(queries) and (both or cached)
 
 
 def _is_model(name: str) -> bool:
