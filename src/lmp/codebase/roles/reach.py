@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Edge
-from lmp.codebase.graph.records import Applied, Call, Class, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import says, split
@@ -25,9 +25,17 @@ SETS = frozenset(
 )
 """Words of functions that make, set or tell something, and compute nothing."""
 MODEL, CALLED = "model", ("forward", "__call__")
-MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama"])
-PARTS = frozenset(["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder"])
+MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
+PARTS = frozenset(
+    ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
+)
 """Words of the outermost module of a language model, and of its parts."""
+BESIDE = re.compile(
+    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
+    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
+    r"(?:[/_. ]|$)"
+)
+"""What no run of a user passes."""
 
 SHELF = 6
 """Files with a module of attention each that make a folder one of models which stand in for one another."""
@@ -214,38 +222,48 @@ class Reading:
             )
         }
 
+    @cached_property
+    def model(self) -> Function | None:
+        """How the model is called: of the outermost modules that attend, the one of reference, else the one that most
+        others build on."""
+        evaluator = self.graph.evaluator
+        attending = self.reaching(self.attends)
+        found: dict[Function, tuple[object, ...]] = {}
+        for of in self.classes:
+            named = split(of.name)
+            part = named & PARTS and not named >= {"lm", "head"}
+            if of.native or not named & MODELS or part or BESIDE.search(f"{of.file} {of.qualname}"):
+                continue
+            run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
+            if run is None or run.abstract or run not in attending or not self.is_own(run.file):
+                continue
+            reference = says(f"{stem(of.file)}_{of.name}", "reference_model")
+            below = 0 if reference else len(evaluator.subclasses.get(of, ()))
+            order = (not reference, -below, len(named - MODELS), of.file.count("/"), len(of.file), of.key)
+            found[run] = min(order, found.get(run, order))
+        if any(not order[0] for order in found.values()):
+            found = {each: order for each, order in found.items() if not order[0]}
+        around = {
+            each
+            for each in found
+            if any(
+                edge.caller in found and edge.of < 3 and edge.how != "name" and not _above(edge)
+                for edge in self.graph.callers.get(each, ())
+            )
+        }
+        outer = {each: order for each, order in found.items() if each not in around} or found
+        return min(outer, key=outer.__getitem__, default=None)
+
     def link_models(self) -> None:
-        """Lets calls of what is named ``model``, and is not known, lead to the outermost modules that attend."""
-        named = [
-            (function, call)
-            for function in self.functions
-            if not function.native
-            for call in function.calls
-            if call.name == MODEL
-        ]
-        attending = self.reaching(self.attends) if named else set()
-        unknown = [
-            (function, call)
-            for function, call in named
-            if not any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function])
-        ]
-        models = self._outermost(attending) if unknown else []
-        for function, call in unknown:
-            for model in models:
-                if model is not function:
-                    edge = Edge(function, model, call.line, "name", len(models), call)
+        """Lets calls of what is named ``model``, and is not known, lead to the model that stands for all."""
+        attending = self.reaching(self.attends)
+        for function in self.functions if self.model is not None else ():
+            for call in () if function.native or function is self.model else function.calls:
+                known = any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function])
+                if self.model is not None and _calls_model(call) and not known:
+                    edge = Edge(function, self.model, call.line, "name", 1, call)
                     self.graph.edges[function].append(edge)
-                    self.graph.callers.setdefault(model, []).append(edge)
-
-    def _outermost(self, attending: set[Function]) -> list[Function]:
-        """How the model is called: of modules that attend and are named as models the one that most others call."""
-        runs = [each for each in attending if each.name in CALLED and each.owner is not None and self.is_own(each.file)]
-
-        def called(each: Function) -> int:
-            return len({edge.caller for edge in self.graph.callers.get(each, ())})
-
-        found = [each for each in runs if each.owner is not None and _is_model(each.owner.name)]
-        return sorted(found, key=lambda each: (-called(each), len(each.qualname), each.file, each.line))[:1]
+                    self.graph.callers.setdefault(self.model, []).append(edge)
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
@@ -286,8 +304,21 @@ def _takes_all(function: Function, call: Call) -> bool:
     return bool(queries) and (both or cached)
 
 
-def _is_model(name: str) -> bool:
-    return bool(split(name) & MODELS) and not split(name) & PARTS
+def _calls_model(call: Call) -> bool:
+    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
+    return any(
+        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
+        for chain in call.callee
+    )
+
+
+def _above(edge: Edge) -> bool:
+    """Whether a method calls that of a class above its own."""
+    return edge.call is not None and any(SUPER in chain for chain in edge.call.callee)
+
+
+def stem(file: str) -> str:
+    return file.rpartition("/")[2].partition(".")[0]
 
 
 def works(function: Function) -> bool:
