@@ -12,7 +12,6 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,11 +31,11 @@ SETS_UP = re.compile(
 """What sets up, tears down or tries something, and runs no model for a user."""
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
-MOST_HANDLERS, MOST_STARTS = 2, 3
+MOST_HANDLERS, MOST_STARTS, NEAR = 2, 3, 8.0
 LEAST, MOST = 0.1, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
-"""Functions that one call may lead to, which are all shown: the layers of a list, the branches of a condition."""
+"""Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
@@ -121,14 +120,17 @@ class Paths:
 
     def alternatives(self, edges: list[Edge]) -> list[Edge]:
         """Of one call the targets that count: a few that are all meant, else the one that stands for the others."""
-        plain = [edge for edge in edges if edge.how in ("direct", "attribute") and not edge.callee.abstract]
-        if len(edges) < 2 or len(plain) == len(edges) <= MOST_ALTERNATIVES:
+        if len(edges) < 2:
             return edges
+        modules = [edge for edge in edges if edge.how in ("direct", "attribute") and edge.callee.name in CALLED]
+        if len(modules) == len(edges) <= MOST_ALTERNATIVES:
+            return [edge for edge in edges if not edge.callee.abstract]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
         """First what is no side way, then what a class itself has, then the model of reference, then what is made
-        first where one is chosen."""
+        first where one is chosen. Of values that branches assign it is the last, left where no condition holds."""
+        plain = all(edge.how in ("direct", "attribute", "callback") for edge in edges)
         named = [split(f"{stem(edge.callee.file)}_{edge.callee.qualname}") for edge in edges]
         common = frozenset.intersection(*named)
         made = self._made([edge.callee for edge in edges])
@@ -152,7 +154,7 @@ class Paths:
                 -self._below_class(callee),
                 made.get(callee, 0),
                 len(own) if reference else 0,
-                number,
+                -number if plain and not callee.native else number,
             )
 
         return min(enumerate(edges), key=order)[1]
@@ -186,6 +188,7 @@ class Paths:
             "batch": self.batches,
             "places": self._innermost(self._played("kv_cache", "allocate")),
             "training": self.training,
+            "queue": self.queues,
         }
         return {kind: self.ways(ends) for kind, ends in found.items() if ends}
 
@@ -247,6 +250,11 @@ class Paths:
             if not each.native and {call.name for call in each.calls} & operators.TRAINS
         }
 
+    @cached_property
+    def queues(self) -> set[Function]:
+        """What takes out of a queue what another function puts in."""
+        return {edge.callee for sites in self.sites.values() for edges in sites for edge in edges if edge.how == "queue"}
+
     # -- where a run begins --------------------------------------------------------------------------------------------
 
     @cached_property
@@ -268,26 +276,35 @@ class Paths:
 
     @cached_property
     def starts(self) -> list[Function]:
-        """The plainest entry points from which all kinds of end are reached, and those that handle requests."""
-        reach = {each: {kind for kind, ways in self.ends.items() if each in ways.far} for _, each in self.entries}
-        plain: list[tuple[tuple[object, ...], Function]] = []
+        """The plainest entry points from which all kinds of end are reached, and those that handle requests.
+
+        What reaches an end on a far longer way than others do starts another run.
+        """
+        least: dict[str, float] = {}
+        for _, each in self.entries:
+            for kind, ways in self.ends.items():
+                if each in ways.far:
+                    least[kind] = min(least.get(kind, math.inf), ways.far[each])
+        plain: list[tuple[tuple[object, ...], Function, set[str]]] = []
         handlers: list[tuple[float, tuple[str, int], Function]] = []
         for row, each in self.entries:
-            far = [self.ends[kind].far[each] for kind in reach[each]]
+            far = {kind: ways.far[each] for kind, ways in self.ends.items() if each in ways.far}
             if _handles(row):
                 if far and not BESIDE.search(each.name):
-                    handlers.append((min(far), each.key, each))
-            elif far:
+                    handlers.append((min(far.values()), each.key, each))
+                continue
+            near = {kind for kind in far if far[kind] <= least[kind] + NEAR}
+            if near:
                 beside = BESIDE.search(row.place.file) is not None
                 words = len(split(each.qualname) | split(stem(each.file)))
-                order = (beside, row.role == "library", -len(far), words, sum(far), each.key)
-                plain.append((order, each))
+                order = (beside, row.role == "library", -len(near), words, sum(far.values()), each.key)
+                plain.append((order, each, near))
         found: dict[Function, None] = {}
         missing = set(self.ends)
-        for _, each in sorted(plain, key=lambda one: one[0]):
-            if reach[each] & missing and len(found) < MOST_STARTS:
+        for _, each, near in sorted(plain, key=lambda one: one[0]):
+            if near & missing and len(found) < MOST_STARTS:
                 found[each] = None
-                missing -= reach[each]
+                missing -= near
         for kind in sorted(missing):
             if kind in missing and (root := self._root(kind)) is not None:
                 found[root] = None
@@ -309,24 +326,39 @@ class Paths:
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
     def edges(self) -> list[Edge]:
-        """The calls that carry most of a run, outermost first."""
-        weight: dict[tuple[Function, Function], float] = defaultdict(float)
+        """The calls that carry most of a run, outermost first.
+
+        What one kind of end brings to a function leads on to every other kind.
+        """
+        weight: dict[tuple[Function, Function], float] = {}
         edge_of: dict[tuple[Function, Function], Edge] = {}
-        for ways in self.ends.values():
-            held = {each: 1.0 for each in self.starts if each in ways.far}
-            for function in sorted(held.keys() | ways.far.keys(), key=lambda each: (-ways.far[each], each.key)):
-                if held.get(function, 0.0) < LEAST:
-                    continue
-                on = ways.on(function)
+        held = dict.fromkeys(self.starts, 1.0)
+        waiting = [(-1.0, each.key, each) for each in held]
+        heapq.heapify(waiting)
+        done: set[Function] = set()
+        while waiting:
+            _, _, function = heapq.heappop(waiting)
+            if function in done:
+                continue
+            done.add(function)
+            for ways in self.ends.values():
+                on = ways.on(function) if function in ways.far else []
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
                 for _, edge in on:
                     share = held[function] * shares[edge.callee] / sum(shares.values())
-                    held[edge.callee] = min(1.0, held.get(edge.callee, 0.0) + share)
                     pair = function, edge.callee
-                    weight[pair] = max(weight[pair], share)
-                    edge_of[pair] = edge
-        kept = sorted((pair for pair in weight if weight[pair] >= LEAST), key=lambda pair: -weight[pair])[:MOST]
+                    if share > weight.get(pair, LEAST):
+                        weight[pair], edge_of[pair] = share, edge
+                    if share >= LEAST and share > held.get(edge.callee, 0.0):
+                        held[edge.callee] = share
+                        heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
+        for function in done:
+            for edges in self.sites.get(function, ()):
+                for edge in edges:
+                    if edge.how == "queue" and edge.callee in done:
+                        edge_of.setdefault((function, edge.callee), edge)
+        kept = sorted(edge_of, key=lambda pair: -weight.get(pair, 0.0))[:MOST]
         return list(self._in_order([edge_of[pair] for pair in kept]))
 
     def _in_order(self, edges: list[Edge]) -> Iterator[Edge]:

@@ -31,7 +31,7 @@ PARTS = frozenset(
 )
 """Words of the outermost module of a language model, and of its parts."""
 BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
+    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
     r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
     r"(?:[/_. ]|$)"
 )
