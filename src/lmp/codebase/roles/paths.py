@@ -32,7 +32,9 @@ SETS_UP = re.compile(
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
 MOST_HANDLERS, MOST_STARTS, NEAR = 2, 3, 8.0
-LEAST, MOST = 0.1, 40
+MAIN = frozenset(["attention", "sampling", "training"])
+"""Kinds of end that a run is for."""
+LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
@@ -187,7 +189,8 @@ class Paths:
             "cache": self.cache,
             "batch": self.batches,
             "places": self._innermost(self._played("kv_cache", "allocate")),
-            "training": self.training,
+            "training": self._innermost(self.training),
+            "steps": {each for each in self.reading.functions if self.training and _is_step(each)},
             "queue": self.queues,
         }
         return {kind: self.ways(ends) for kind, ends in found.items() if ends}
@@ -300,12 +303,12 @@ class Paths:
                 order = (beside, row.role == "library", -len(near), words, sum(far.values()), each.key)
                 plain.append((order, each, near))
         found: dict[Function, None] = {}
-        missing = set(self.ends)
+        missing = set(self.ends) & MAIN or set(self.ends)
         for _, each, near in sorted(plain, key=lambda one: one[0]):
             if near & missing and len(found) < MOST_STARTS:
                 found[each] = None
                 missing -= near
-        for kind in sorted(missing):
+        for kind in sorted(missing & MAIN):
             if kind in missing and (root := self._root(kind)) is not None:
                 found[root] = None
                 missing -= {each for each, ways in self.ends.items() if root in ways.far}
@@ -330,7 +333,7 @@ class Paths:
 
         What one kind of end brings to a function leads on to every other kind.
         """
-        weight: dict[tuple[Function, Function], float] = {}
+        weight: dict[tuple[Function, Function], dict[str, float]] = {}
         edge_of: dict[tuple[Function, Function], Edge] = {}
         held = dict.fromkeys(self.starts, 1.0)
         waiting = [(-1.0, each.key, each) for each in held]
@@ -341,15 +344,15 @@ class Paths:
             if function in done:
                 continue
             done.add(function)
-            for ways in self.ends.values():
+            for kind, ways in self.ends.items():
                 on = ways.on(function) if function in ways.far else []
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
                 for _, edge in on:
                     share = held[function] * shares[edge.callee] / sum(shares.values())
                     pair = function, edge.callee
-                    if share > weight.get(pair, LEAST):
-                        weight[pair], edge_of[pair] = share, edge
+                    if share >= LEAST:
+                        weight.setdefault(pair, {})[kind], edge_of[pair] = share, edge
                     if share >= LEAST and share > held.get(edge.callee, 0.0):
                         held[edge.callee] = share
                         heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
@@ -358,7 +361,7 @@ class Paths:
                 for edge in edges:
                     if edge.how == "queue" and edge.callee in done:
                         edge_of.setdefault((function, edge.callee), edge)
-        kept = sorted(edge_of, key=lambda pair: -weight.get(pair, 0.0))[:MOST]
+        kept = sorted(edge_of, key=lambda pair: -sum(weight.get(pair, {}).values()))[:MOST]
         return list(self._in_order([edge_of[pair] for pair in kept]))
 
     def _in_order(self, edges: list[Edge]) -> Iterator[Edge]:
@@ -393,6 +396,11 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
                 number += 1
                 heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
     return far
+
+
+def _is_step(function: Function) -> bool:
+    owner = function.owner.name if function.owner is not None else ""
+    return says(f"{owner}_{function.name}", "training_step")
 
 
 def _handles(row: Row) -> bool:

@@ -12,7 +12,7 @@ from lmp.codebase.graph.graph import CallGraph, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.words import says, split
+from lmp.codebase.roles.words import rank, says, split
 
 TEST = re.compile(r"test(?:_|\d|$)|torch_ref|ref_|reference_")
 """Functions that try others, in the same file."""
@@ -31,12 +31,14 @@ PARTS = frozenset(
 )
 """Words of the outermost module of a language model, and of its parts."""
 BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot"
+    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile"
     r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
     r"(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
 
+QKV = re.compile(r"x?([qkv])(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
+"""What queries, keys and values are called."""
 SHELF = 6
 """Files with a module of attention each that make a folder one of models which stand in for one another."""
 
@@ -237,9 +239,10 @@ class Reading:
             run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
             if run is None or run.abstract or run not in attending or not self.is_own(run.file):
                 continue
-            reference = says(f"{stem(of.file)}_{of.name}", "reference_model")
+            named_for = rank(f"{stem(of.file)}_{of.name}", "reference_model")
+            reference = named_for is not None
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
-            order = (not reference, -below, len(named - MODELS), of.file.count("/"), len(of.file), of.key)
+            order = (not reference, named_for, -below, len(named - MODELS), of.file.count("/"), len(of.file), of.key)
             found[run] = min(order, found.get(run, order))
         if any(not order[0] for order in found.values()):
             found = {each: order for each, order in found.items() if not order[0]}
@@ -296,12 +299,9 @@ def _takes_all(function: Function, call: Call) -> bool:
     if function.name == "__init__" or call.name in operators.JOINS:
         return False
     given = [chain for chains in (*call.args, *(chains for _, chains in call.keywords)) for chain in chains]
-    first = {str(chain[0]) for chain in given}
-    queries = first & {"q", "query", "queries", "query_states", "xq"}
-    pairs = (("k", "v"), ("key", "value"))
-    both = any({one + end, other + end} <= first for one, other in pairs for end in ("", "s", "_states"))
+    parts = {found[1] or found[2][0] for chain in given if (found := QKV.match(str(chain[0])))}
     cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
-    return bool(queries) and (both or cached)
+    return "q" in parts and (parts == {"q", "k", "v"} or cached)
 
 
 def _calls_model(call: Call) -> bool:

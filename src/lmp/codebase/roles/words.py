@@ -39,3 +39,9 @@ def says(name: str, part: str) -> bool:
     """Whether a name has all words of one of the part's entries."""
     has = split(name)
     return any(one <= has for one in vocabulary().get(part, ()))
+
+
+def rank(name: str, part: str) -> int | None:
+    """Which of the part's entries, of which the first comes first, a name has all words of."""
+    has = split(name)
+    return next((number for number, one in enumerate(vocabulary().get(part, ())) if one <= has), None)
