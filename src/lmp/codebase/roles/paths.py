@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,9 +31,7 @@ SETS_UP = re.compile(
 """What sets up, tears down or tries something, and runs no model for a user."""
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
-MOST_HANDLERS, MOST_STARTS, NEAR = 2, 3, 8.0
-MAIN = frozenset(["attention", "sampling", "training"])
-"""Kinds of end that a run is for."""
+MOST_HANDLERS = 2
 LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
@@ -190,7 +188,6 @@ class Paths:
             "batch": self.batches,
             "places": self._innermost(self._played("kv_cache", "allocate")),
             "training": self._innermost(self.training),
-            "steps": {each for each in self.reading.functions if self.training and _is_step(each)},
             "queue": self.queues,
         }
         return {kind: self.ways(ends) for kind, ends in found.items() if ends}
@@ -278,64 +275,110 @@ class Paths:
         return found
 
     @cached_property
-    def starts(self) -> list[Function]:
-        """The plainest entry points from which all kinds of end are reached, and those that handle requests.
-
-        What reaches an end on a far longer way than others do starts another run.
-        """
-        least: dict[str, float] = {}
-        for _, each in self.entries:
-            for kind, ways in self.ends.items():
-                if each in ways.far:
-                    least[kind] = min(least.get(kind, math.inf), ways.far[each])
-        plain: list[tuple[tuple[object, ...], Function, set[str]]] = []
-        handlers: list[tuple[float, tuple[str, int], Function]] = []
-        for row, each in self.entries:
-            far = {kind: ways.far[each] for kind, ways in self.ends.items() if each in ways.far}
-            if _handles(row):
-                if far and not BESIDE.search(each.name):
-                    handlers.append((min(far.values()), each.key, each))
-                continue
-            near = {kind for kind in far if far[kind] <= least[kind] + NEAR}
-            if near:
-                beside = BESIDE.search(row.place.file) is not None
-                words = len(split(each.qualname) | split(stem(each.file)))
-                order = (beside, row.role == "library", -len(near), words, sum(far.values()), each.key)
-                plain.append((order, each, near))
+    def hubs(self) -> list[Function]:
+        """Where a run parts: the function nearest to both the model and sampling, and the one nearest to both the model
+        and a gradient."""
         found: dict[Function, None] = {}
-        missing = set(self.ends) & MAIN or set(self.ends)
-        for _, each, near in sorted(plain, key=lambda one: one[0]):
-            if near & missing and len(found) < MOST_STARTS:
-                found[each] = None
-                missing -= near
-        for kind in sorted(missing & MAIN):
-            if kind in missing and (root := self._root(kind)) is not None:
-                found[root] = None
-                missing -= {each for each, ways in self.ends.items() if root in ways.far}
-        found.update(dict.fromkeys(each for *_, each in sorted(handlers, key=lambda one: one[:2])[:MOST_HANDLERS]))
+        model = self.reading.model
+        attends = self.ends.get("attention") if model is None else self.ways([model])
+        below = self._below(model) if model is not None else set()
+        for kind in ("sampling", "training"):
+            if kind in self.ends and attends is not None:
+                one, other = attends.far, self.ends[kind].far
+                both = [
+                    each
+                    for each in one.keys() & other.keys()
+                    if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
+                ]
+                first = min(
+                    both, key=lambda each: (one[each] + other[each] + self._varies(each), *_plainness(each)), default=None
+                )
+                found.update({first: None} if first is not None else {})
         return list(found)
 
-    def _root(self, kind: str) -> Function | None:
-        """Where no entry point leads to an end: the loop, else the function that nobody calls, that leads to most."""
-        far = self.ends[kind].far
-        every = [each for each in far if not BESIDE.search(f"{each.file} {each.qualname}")]
+    def _varies(self, function: Function) -> float:
+        """What it counts that a method is put in place of one of a class above, which does the work in most cases."""
+        above = self.reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else []
+        return ASIDE * any(function.name in of.methods and not of.methods[function.name].abstract for of in above)
+
+    def _below(self, function: Function) -> set[Function]:
+        """A function with all that it leads to, if of each call one target counts."""
+        found = {function}
+        waiting = [function]
+        while waiting:
+            for edges in self.sites.get(waiting.pop(), ()):
+                callee = self.stands_for(edges).callee
+                if callee not in found:
+                    found.add(callee)
+                    waiting.append(callee)
+        return found
+
+    def _starts(self, ways: Ways) -> list[Function]:
+        """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
+        ever, or that nobody calls."""
+        plain = [
+            ((BESIDE.search(row.place.file) is not None, row.role == "library", *_plainness(each)), each)
+            for row, each in self.entries
+            if each in ways.far and not _handles(row)
+        ]
+        return [each for _, each in sorted(plain, key=lambda one: one[0])[:1]] or self._roots(ways)
+
+    def _handlers(self, ways: Ways) -> list[Function]:
+        """What handles requests, nearest first."""
+        handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
+        plain = [each for each in handlers if not BESIDE.search(each.name)]
+        return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
+
+    def _roots(self, ways: Ways) -> list[Function]:
+        every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
         roots = [each for each in every if each.endless] or [each for each in every if each not in self.callers]
-        return min(
-            roots,
-            key=lambda each: (-sum(each in ways.far for ways in self.ends.values()), far[each], each.key),
-            default=None,
-        )
+        batch = self.ends["batch"].far if "batch" in self.ends else {}
+        return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
     def edges(self) -> list[Edge]:
-        """The calls that carry most of a run, outermost first.
+        """The calls that carry most of a run, outermost first."""
+        flow = _Flow()
+        ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue"}
+        starts: list[Function] = []
+        for hub in self.hubs:
+            ways = self.ways([hub])
+            starts += self._starts(ways)
+            flow.run(self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch",) if kind in ends}})
+            queued = self.ways([hub, *self.queues])
+            starts += self._handlers(queued)
+            flow.run(self._handlers(queued), {"": queued})
+        if not self.hubs:
+            ends = ends or self.ends
+            starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
+        flow.run(self.hubs or starts, ends)
+        return list(self._in_order(starts, flow.most()))
 
-        What one kind of end brings to a function leads on to every other kind.
-        """
-        weight: dict[tuple[Function, Function], dict[str, float]] = {}
-        edge_of: dict[tuple[Function, Function], Edge] = {}
-        held = dict.fromkeys(self.starts, 1.0)
+    @staticmethod
+    def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
+        """From the entry points down, in the order of the lines."""
+        below: dict[Function, list[Edge]] = {}
+        for edge in sorted(edges, key=lambda each: each.line):
+            below.setdefault(edge.caller, []).append(edge)
+        called = {edge.callee for edge in edges}
+        waiting = [*starts, *(each for each in below if each not in called), *below]
+        while waiting:
+            edges = below.pop(waiting.pop(0), [])
+            yield from edges
+            waiting = [*(edge.callee for edge in edges), *waiting]
+
+
+class _Flow:
+    """The weight of a run, as it flows down from where it begins."""
+
+    def __init__(self) -> None:
+        self.weight: dict[tuple[Function, Function], dict[str, float]] = {}
+        self.edge_of: dict[tuple[Function, Function], Edge] = {}
+
+    def run(self, starts: Iterable[Function], every: Mapping[str, Ways]) -> None:
+        """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
+        held = dict.fromkeys(starts, 1.0)
         waiting = [(-1.0, each.key, each) for each in held]
         heapq.heapify(waiting)
         done: set[Function] = set()
@@ -344,37 +387,23 @@ class Paths:
             if function in done:
                 continue
             done.add(function)
-            for kind, ways in self.ends.items():
+            for kind, ways in every.items():
                 on = ways.on(function) if function in ways.far else []
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
                 for _, edge in on:
                     share = held[function] * shares[edge.callee] / sum(shares.values())
-                    pair = function, edge.callee
                     if share >= LEAST:
-                        weight.setdefault(pair, {})[kind], edge_of[pair] = share, edge
-                    if share >= LEAST and share > held.get(edge.callee, 0.0):
-                        held[edge.callee] = share
-                        heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
-        for function in done:
-            for edges in self.sites.get(function, ()):
-                for edge in edges:
-                    if edge.how == "queue" and edge.callee in done:
-                        edge_of.setdefault((function, edge.callee), edge)
-        kept = sorted(edge_of, key=lambda pair: -sum(weight.get(pair, {}).values()))[:MOST]
-        return list(self._in_order([edge_of[pair] for pair in kept]))
+                        pair = function, edge.callee
+                        self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge
+                        if share > held.get(edge.callee, 0.0):
+                            held[edge.callee] = share
+                            heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
 
-    def _in_order(self, edges: list[Edge]) -> Iterator[Edge]:
-        """From the entry points down, in the order of the lines."""
-        below: dict[Function, list[Edge]] = {}
-        for edge in sorted(edges, key=lambda each: each.line):
-            below.setdefault(edge.caller, []).append(edge)
-        called = {edge.callee for edge in edges}
-        waiting = [*self.starts, *(each for each in below if each not in called), *below]
-        while waiting:
-            edges = below.pop(waiting.pop(0), [])
-            yield from edges
-            waiting = [*(edge.callee for edge in edges), *waiting]
+    def most(self) -> list[Edge]:
+        """The edges that carry most, of all kinds together."""
+        pairs = sorted(self.weight, key=lambda pair: -sum(self.weight[pair].values()))
+        return [self.edge_of[pair] for pair in pairs[:MOST]]
 
 
 def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Function, float]:
@@ -398,9 +427,12 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
     return far
 
 
-def _is_step(function: Function) -> bool:
-    owner = function.owner.name if function.owner is not None else ""
-    return says(f"{owner}_{function.name}", "training_step")
+def _plainness(function: Function) -> tuple[object, ...]:
+    """Of functions that do the same first the one of the plain run, then the outermost, then the shortest name: what
+    varies is named by what it adds."""
+    words = split(function.qualname) | split(stem(function.file))
+    plain = says(f"{stem(function.file)}_{function.name}", "plain_run")
+    return function.file.count("/"), not plain, len(words), function.key
 
 
 def _handles(row: Row) -> bool:

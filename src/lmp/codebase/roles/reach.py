@@ -37,7 +37,7 @@ BESIDE = re.compile(
 )
 """What no run of a user passes."""
 
-QKV = re.compile(r"x?([qkv])(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
+QKV = re.compile(r"x?([qkv])s?(?:_states)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer)?$")
 """What queries, keys and values are called."""
 SHELF = 6
 """Files with a module of attention each that make a folder one of models which stand in for one another."""
