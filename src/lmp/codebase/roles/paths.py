@@ -32,6 +32,8 @@ SETS_UP = re.compile(
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
 MOST_HANDLERS = 2
+DETOUR = 6.0
+"""How much longer than the nearest a way to an end may be."""
 LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
@@ -281,18 +283,22 @@ class Paths:
         found: dict[Function, None] = {}
         model = self.reading.model
         attends = self.ends.get("attention") if model is None else self.ways([model])
-        below = self._below(model) if model is not None else set()
+        below = self._below([model] if model is not None else [])
+        started = self._below(each for _, each in self.entries)
         for kind in ("sampling", "training"):
             if kind in self.ends and attends is not None:
-                one, other = attends.far, self.ends[kind].far
+                ends = self.ends[kind].ends
+                one, other = attends.far, self.ways(ends - below or ends).far
                 both = [
                     each
                     for each in one.keys() & other.keys()
                     if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
                 ]
-                first = min(
-                    both, key=lambda each: (one[each] + other[each] + self._varies(each), *_plainness(each)), default=None
-                )
+
+                def order(each: Function) -> tuple[object, ...]:
+                    return each not in started, one[each] + other[each] + self._varies(each), *_plainness(each)
+
+                first = min(both, key=order, default=None)
                 found.update({first: None} if first is not None else {})
         return list(found)
 
@@ -301,16 +307,16 @@ class Paths:
         above = self.reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else []
         return ASIDE * any(function.name in of.methods and not of.methods[function.name].abstract for of in above)
 
-    def _below(self, function: Function) -> set[Function]:
-        """A function with all that it leads to, if of each call one target counts."""
-        found = {function}
-        waiting = [function]
+    def _below(self, functions: Iterable[Function]) -> set[Function]:
+        """Functions with all that they lead to, if of each call the targets count that stand for the others."""
+        found = set(functions)
+        waiting = list(found)
         while waiting:
             for edges in self.sites.get(waiting.pop(), ()):
-                callee = self.stands_for(edges).callee
-                if callee not in found:
-                    found.add(callee)
-                    waiting.append(callee)
+                for edge in self.alternatives(edges):
+                    if edge.callee not in found:
+                        found.add(edge.callee)
+                        waiting.append(edge.callee)
         return found
 
     def _starts(self, ways: Ways) -> list[Function]:
@@ -379,6 +385,8 @@ class _Flow:
     def run(self, starts: Iterable[Function], every: Mapping[str, Ways]) -> None:
         """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
         held = dict.fromkeys(starts, 1.0)
+        at = dict.fromkeys(held, 0.0)
+        near = {kind: min((ways.far[each] for each in held if each in ways.far), default=0.0) for kind, ways in every.items()}
         waiting = [(-1.0, each.key, each) for each in held]
         heapq.heapify(waiting)
         done: set[Function] = set()
@@ -391,11 +399,12 @@ class _Flow:
                 on = ways.on(function) if function in ways.far else []
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
-                for _, edge in on:
+                for length, edge in on:
                     share = held[function] * shares[edge.callee] / sum(shares.values())
-                    if share >= LEAST:
+                    if share >= LEAST and at[function] + length <= near[kind] + DETOUR:
                         pair = function, edge.callee
                         self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge
+                        at[edge.callee] = min(at.get(edge.callee, math.inf), at[function] + _cost(edge))
                         if share > held.get(edge.callee, 0.0):
                             held[edge.callee] = share
                             heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
