@@ -394,7 +394,7 @@ class _Reader:
             if node.func.id in ("enumerate", "zip"):
                 first = int(node.func.id == "enumerate")
                 numbered = enumerate(node.args, first)
-                return [(*chain, ITEM, at(number)) for number, each in numbered for chain in self.chains(each)]
+                return [(*chain, at(number)) for number, each in numbered for chain in self.items(each)]
             if node.func.id in ("range",):
                 return []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:

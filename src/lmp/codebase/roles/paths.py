@@ -34,6 +34,8 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
+STEP = 1.0
+"""What a step counts that leads to no end."""
 LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
@@ -162,7 +164,12 @@ class Paths:
         return min(enumerate(edges), key=order)[1]
 
     def _made(self, methods: list[Function]) -> dict[Function, int]:
-        """Where objects of methods' classes are made, if one function makes several of them: it chooses among them."""
+        """Where objects of methods' classes are made, if one function makes several of them: it chooses among them.
+
+        Of classes in one file the first that is written counts, which is the plain one.
+        """
+        if len({method.file for method in methods}) == 1:
+            return {method: method.line for method in methods}
         callers = self.reading.graph.callers
         places: dict[Function, dict[Function, int]] = {}
         for method in methods:
@@ -232,8 +239,11 @@ class Paths:
 
     @cached_property
     def cache(self) -> set[Function]:
-        moved = {each for each in self._played("kv_cache", "update") if says(each.name, "kv_write")}
-        return moved or {each for each in self._played("kv_cache", "update") if each.writes}
+        """What writes keys and values, where the model leads there."""
+        played = self._played("kv_cache", "update")
+        moved = {each for each in played if says(each.name, "kv_write")} or {each for each in played if each.writes}
+        model = self.reading.model
+        return self._innermost((moved & self._below([model] if model is not None else [])) or moved)
 
     @cached_property
     def batches(self) -> set[Function]:
@@ -287,7 +297,7 @@ class Paths:
         started = self._below(each for _, each in self.entries)
         for kind in ("sampling", "training"):
             if kind in self.ends and attends is not None:
-                ends = self.ends[kind].ends
+                ends = self.training if kind == "training" else self.ends[kind].ends
                 one, other = attends.far, self.ways(ends - below or ends).far
                 both = [
                     each
@@ -322,12 +332,20 @@ class Paths:
     def _starts(self, ways: Ways) -> list[Function]:
         """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
         ever, or that nobody calls."""
+        begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
+        outermost = {each for _, each in begins}
+        outermost -= {edge.callee for each in outermost for edges in self.sites.get(each, ()) for edge in edges}
         plain = [
-            ((BESIDE.search(row.place.file) is not None, row.role == "library", *_plainness(each)), each)
-            for row, each in self.entries
-            if each in ways.far and not _handles(row)
+            (
+                BESIDE.search(row.place.file) is not None,
+                row.role == "library",
+                each not in outermost,
+                *_plainness(each),
+                each,
+            )
+            for row, each in begins
         ]
-        return [each for _, each in sorted(plain, key=lambda one: one[0])[:1]] or self._roots(ways)
+        return [order[-1] for order in sorted(plain, key=lambda one: one[:-1])[:1]] or self._roots(ways)
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
@@ -351,15 +369,39 @@ class Paths:
         for hub in self.hubs:
             ways = self.ways([hub])
             starts += self._starts(ways)
-            flow.run(self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch",) if kind in ends}})
+            flow.run(self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch", "places") if kind in ends}})
             queued = self.ways([hub, *self.queues])
             starts += self._handlers(queued)
             flow.run(self._handlers(queued), {"": queued})
         if not self.hubs:
-            ends = ends or self.ends
+            ends = self.ends
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
         flow.run(self.hubs or starts, ends)
+        flow.add(self._steps(starts, flow))
         return list(self._in_order(starts, flow.most()))
+
+    def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
+        """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
+        another puts in."""
+        shown = {each for pair in flow.edge_of for each in pair}
+        for function in shown:
+            for edges in self.sites.get(function, ()):
+                yield from (edge for edge in edges if edge.how == "queue" and edge.callee in shown)
+        trains = self.ways(self.training).far if self.training else {}
+        waiting = [(each, False) for each in starts]
+        seen: set[Function] = set()
+        while waiting:
+            function, within = waiting.pop()
+            if function in seen or function not in trains:
+                continue
+            seen.add(function)
+            for edges in self.sites.get(function, ()):
+                edge = self.stands_for(edges)
+                again = within or (edge.call is not None and edge.call.loop > 0)
+                if again and _is_step(edge.callee) and edge.how not in ("constructor", "callback"):
+                    yield edge
+                if (function, edge.callee) in flow.edge_of:
+                    waiting.append((edge.callee, again))
 
     @staticmethod
     def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
@@ -409,6 +451,11 @@ class _Flow:
                             held[edge.callee] = share
                             heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
 
+    def add(self, edges: Iterable[Edge]) -> None:
+        for edge in edges:
+            self.edge_of.setdefault((edge.caller, edge.callee), edge)
+            self.weight.setdefault((edge.caller, edge.callee), {"": STEP})
+
     def most(self) -> list[Edge]:
         """The edges that carry most, of all kinds together."""
         pairs = sorted(self.weight, key=lambda pair: -sum(self.weight[pair].values()))
@@ -434,6 +481,11 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
                 number += 1
                 heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
     return far
+
+
+def _is_step(function: Function) -> bool:
+    owner = function.owner.name if function.owner is not None else ""
+    return says(f"{owner}_{function.name}", "training_step")
 
 
 def _plainness(function: Function) -> tuple[object, ...]:

@@ -30,6 +30,8 @@ PARTS = frozenset(
     ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
 )
 """Words of the outermost module of a language model, and of its parts."""
+CONVENTION = frozenset(["for", "causal", "conditional", "generation", "head"])
+"""Words that the outermost module has by convention: ``ForCausalLM``."""
 BESIDE = re.compile(
     r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile"
     r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
@@ -37,8 +39,10 @@ BESIDE = re.compile(
 )
 """What no run of a user passes."""
 
-QKV = re.compile(r"x?([qkv])s?(?:_states)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer)?$")
+QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer|_[A-Z]+)?$")
 """What queries, keys and values are called."""
+MOST_KNOWN = 8
+"""Functions that one call may lead to; where there are more, its target is as good as lost."""
 SHELF = 6
 """Files with a module of attention each that make a folder one of models which stand in for one another."""
 
@@ -135,7 +139,8 @@ class Reading:
         return found
 
     def _inside(self, function: Function, call: Call) -> bool:
-        return any(edge.call is call for edge in self.graph.edges[function])
+        """Whether a call leads to the code base's own code. Where it may be anything, reading does not tell."""
+        return any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function])
 
     @cached_property
     def samples(self) -> dict[Function, str]:
@@ -242,7 +247,8 @@ class Reading:
             named_for = rank(f"{stem(of.file)}_{of.name}", "reference_model")
             reference = named_for is not None
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
-            order = (not reference, named_for, -below, len(named - MODELS), of.file.count("/"), len(of.file), of.key)
+            more = named - MODELS - CONVENTION
+            order = (not reference, named_for, -below, len(split(stem(of.file)) | more),  of.file.count("/"), len(of.file), of.key)
             found[run] = min(order, found.get(run, order))
         if any(not order[0] for order in found.values()):
             found = {each: order for each, order in found.items() if not order[0]}
