@@ -387,6 +387,12 @@ class Paths:
         for function in shown:
             for edges in self.sites.get(function, ()):
                 yield from (edge for edge in edges if edge.how == "queue" and edge.callee in shown)
+                chosen = self.alternatives(edges)
+                if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
+                    yield from chosen
+                elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
+                    # Where a run ends is not known: what the loop calls is all that there is.
+                    yield from chosen
         trains = self.ways(self.training).far if self.training else {}
         waiting = [(each, False) for each in starts]
         seen: set[Function] = set()

@@ -244,7 +244,7 @@ class Reading:
             run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
             if run is None or run.abstract or run not in attending or not self.is_own(run.file):
                 continue
-            named_for = rank(f"{stem(of.file)}_{of.name}", "reference_model")
+            named_for = rank(f"{stem(run.file)}_{run.owner.name if run.owner else ''}", "reference_model")
             reference = named_for is not None
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
             more = named - MODELS - CONVENTION
