@@ -66,7 +66,8 @@ COLLECTIONS = frozenset(
     ]
 )
 LONGEST_CHAIN = 12
-MOST_CHAINS = 8
+MOST_CHAINS, MOST_ENTRIES = 8, 64
+"""Values of one expression that are kept, and of a dictionary: a registry has many."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -406,7 +407,7 @@ class _Reader:
 
     def chains(self, node: ast.expr | None) -> Chains:
         found = [chain for chain in self._chains(node) if len(chain) <= LONGEST_CHAIN]
-        return tuple(dict.fromkeys(found[:MOST_CHAINS]))
+        return tuple(dict.fromkeys(found[: MOST_ENTRIES if isinstance(node, ast.Dict) else MOST_CHAINS]))
 
     def _chains(self, node: ast.expr | None) -> Iterator[Chain]:
         match node:
@@ -433,7 +434,7 @@ class _Reader:
                 for each in node.elts[:MOST_CHAINS]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.Dict():
-                for each in node.values[:64]:
+                for each in node.values[:MOST_ENTRIES]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 yield from ((*chain, MANY) for chain in self._chains(node.elt))
