@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,14 +54,31 @@ class Ways:
     calls: dict[Function, list[Edge]]
 
     def on(self, function: Function) -> list[tuple[float, Edge]]:
-        """The calls that come nearer to an end, each with its length; to one function the shortest."""
+        """The calls that come nearer to an end, each with its length; to one function the shortest.
+
+        Of many functions that are handed on at once, as commands are, one runs: the nearest and plainest stands for all.
+        """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in () if function in self.ends else self.calls.get(function, ()):
             if self.far.get(edge.callee, math.inf) < self.far[function]:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
-        return list(found.values())
+        commands = Counter(edge.line for _, edge in found.values() if edge.how == "callback")
+        plainest = {
+            line: min(
+                (length, *_plainness(edge.callee))
+                for length, edge in found.values()
+                if edge.how == "callback" and edge.line == line
+            )
+            for line, number in commands.items()
+            if number > 2
+        }
+        return [
+            (length, edge)
+            for length, edge in found.values()
+            if edge.how != "callback" or edge.line not in plainest or plainest[edge.line][-1] == edge.callee.key
+        ]
 
 
 def _cost(edge: Edge) -> float:
@@ -84,7 +102,7 @@ class Paths:
             for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
                     written = edge.call.written if edge.call is not None else ""
-                    handed = edge.callee.name if edge.how in ("callback", "process", "queue") else ""
+                    handed = str(edge.callee.key) if edge.how in ("callback", "process", "queue") else ""
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
@@ -294,7 +312,7 @@ class Paths:
         model = self.reading.model
         attends = self.ends.get("attention") if model is None else self.ways([model])
         below = self._below([model] if model is not None else [])
-        started = self._below(each for _, each in self.entries)
+        started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
             if kind in self.ends and attends is not None:
                 ends = self.training if kind == "training" else self.ends[kind].ends
@@ -464,7 +482,9 @@ class _Flow:
 
     def most(self) -> list[Edge]:
         """The edges that carry most, of all kinds together."""
-        pairs = sorted(self.weight, key=lambda pair: -sum(self.weight[pair].values()))
+        pairs = sorted(
+            self.weight, key=lambda pair: (-max(self.weight[pair].values()), -sum(self.weight[pair].values()))
+        )
         return [self.edge_of[pair] for pair in pairs[:MOST]]
 
 

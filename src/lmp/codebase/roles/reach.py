@@ -33,7 +33,7 @@ PARTS = frozenset(
 CONVENTION = frozenset(["for", "causal", "conditional", "generation", "head"])
 """Words that the outermost module has by convention: ``ForCausalLM``."""
 BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile"
+    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile|proxy"
     r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
     r"(?:[/_. ]|$)"
 )
