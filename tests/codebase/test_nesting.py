@@ -1,4 +1,4 @@
-"""The nesting is the nearest way from an entry point to attention, sampling and the cache, not the whole call graph."""
+"""The nesting is what carries a run from an entry point to attention, sampling and the cache, not the whole call graph."""
 
 from __future__ import annotations
 
@@ -126,8 +126,9 @@ def test_a_run_is_followed_and_nothing_beside_it(tmp_path: Path) -> None:
         ("Engine.loop", "Engine.decode"),
         ("Engine.prefill", "Model.forward"),
         ("Engine.decode", "Model.forward"),
-        # Two classes may stand there: what the ``else`` leaves stands for both.
+        # Two modules may stand there, as a dense layer or one with experts may: both are shown.
         ("Model.forward", "PlainAttention.forward"),
+        ("Model.forward", "WindowAttention.forward"),
         ("Engine.prefill", "Engine.pick"),
         ("Engine.decode", "Engine.pick"),
     }
@@ -241,3 +242,118 @@ void use(int n) {
     assert ("base.run", "model_one.build") in called
     assert ("model_one.build", "model_one.graph.graph") in called
     assert ("model_one.graph.graph", "use") in called
+
+
+LAYERS = """import torch
+import kernels
+
+
+class KVCache:
+    def __init__(self):
+        self.keys = torch.zeros(8, 4, 64)
+        self.values = torch.zeros(8, 4, 64)
+
+    def update(self, k, v):
+        self.keys[0] = k
+        self.values[0] = v
+
+
+class Attention(torch.nn.Module):
+    def forward(self, x, cache: KVCache):
+        q, k, v = self.qkv(x)
+        cache.update(k, v)
+        return kernels.fast(q, k, v)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+
+    def forward(self, x, cache):
+        return self.attention(x, cache)
+
+
+class TinyModel(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        blocks = [Block() for _ in range(n)]
+        self.layers = torch.nn.ModuleDict({str(i): blocks[i] for i in range(n)})
+
+    def forward(self, x, cache):
+        for i, layer in enumerate(self.layers.values()):
+            x = layer(x, cache)
+        return x
+
+
+def generate(model: TinyModel, x):
+    model = model.eval()
+    cache = KVCache()
+    while True:
+        logits = model.forward(x, cache)
+        x = torch.multinomial(logits, 1)
+
+
+def main():
+    generate(TinyModel(2), 1)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_layers_of_a_dictionary_are_followed_to_a_kernel_that_is_not_known(tmp_path: Path) -> None:
+    # ``kernels.fast`` is in no known library: it is given queries, keys and values. ``generate`` draws itself.
+    assert edges(tmp_path, LAYERS) == {
+        ("main", "generate"),
+        ("generate", "TinyModel.forward"),
+        ("TinyModel.forward", "Block.forward"),
+        ("Block.forward", "Attention.forward"),
+        ("Attention.forward", "KVCache.update"),
+    }
+
+
+COMMANDS = """import torch
+import torch.nn.functional as F
+from argtool import CLI
+
+
+class TinyModel(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+def step(model: TinyModel, x):
+    return torch.multinomial(model(x), 1)
+
+
+def generate(x):
+    while True:
+        x = step(TinyModel(), x)
+
+
+def generate_with_two_gpus(x):
+    while True:
+        x = step(TinyModel(), x)
+
+
+def generate_with_adapters(x):
+    while True:
+        x = step(TinyModel(), x)
+
+
+COMMANDS = {"generate": generate, "two": generate_with_two_gpus, "adapters": generate_with_adapters}
+
+
+def main():
+    CLI(COMMANDS)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_of_commands_the_plainest_stands_for_all(tmp_path: Path) -> None:
+    assert edges(tmp_path, COMMANDS) == {("main", "generate"), ("generate", "step"), ("step", "TinyModel.forward")}

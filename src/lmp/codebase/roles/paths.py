@@ -41,6 +41,9 @@ LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
+PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
+BESIDE_ONE_ANOTHER = 2.0
+"""How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
@@ -56,7 +59,7 @@ class Ways:
     def on(self, function: Function) -> list[tuple[float, Edge]]:
         """The calls that come nearer to an end, each with its length; to one function the shortest.
 
-        Of many functions that are handed on at once, as commands are, one runs: the nearest and plainest stands for all.
+        Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in () if function in self.ends else self.calls.get(function, ()):
@@ -191,7 +194,9 @@ class Paths:
         callers = self.reading.graph.callers
         places: dict[Function, dict[Function, int]] = {}
         for method in methods:
-            maker = method.owner and self.reading.graph.evaluator.method(method.owner, "__init__")
+            maker = None
+            if method.owner is not None:
+                maker = self.reading.graph.evaluator.method(method.owner, "__init__")
             for edge in callers.get(maker, ()) if maker is not None else ():
                 places.setdefault(edge.caller, {}).setdefault(method, edge.line)
         return max(places.values(), key=len, default={})
@@ -283,7 +288,9 @@ class Paths:
     @cached_property
     def queues(self) -> set[Function]:
         """What takes out of a queue what another function puts in."""
-        return {edge.callee for sites in self.sites.values() for edges in sites for edge in edges if edge.how == "queue"}
+        return {
+            edge.callee for sites in self.sites.values() for edges in sites for edge in edges if edge.how == "queue"
+        }
 
     # -- where a run begins --------------------------------------------------------------------------------------------
 
@@ -323,11 +330,18 @@ class Paths:
                     if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
                 ]
 
-                def order(each: Function) -> tuple[object, ...]:
-                    return each not in started, one[each] + other[each] + self._varies(each), *_plainness(each)
-
-                first = min(both, key=order, default=None)
-                found.update({first: None} if first is not None else {})
+                length = {each: one[each] + other[each] + self._varies(each) for each in both}
+                order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
+                for first in order[:1]:
+                    # Prefill and decode are beside one another.
+                    found[first] = None
+                    found.update(
+                        (each, None)
+                        for each in order
+                        if each.owner is first.owner is not None
+                        and length[each] <= length[first] + BESIDE_ONE_ANOTHER
+                        and split(each.name) & PHASES
+                    )
         return list(found)
 
     def _varies(self, function: Function) -> float:
@@ -353,17 +367,13 @@ class Paths:
         begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
         outermost = {each for _, each in begins}
         outermost -= {edge.callee for each in outermost for edges in self.sites.get(each, ()) for edge in edges}
-        plain = [
-            (
-                BESIDE.search(row.place.file) is not None,
-                row.role == "library",
-                each not in outermost,
-                *_plainness(each),
-                each,
-            )
-            for row, each in begins
-        ]
-        return [order[-1] for order in sorted(plain, key=lambda one: one[:-1])[:1]] or self._roots(ways)
+
+        def order(each: tuple[Row, Function]) -> tuple[object, ...]:
+            row, function = each
+            beside = BESIDE.search(row.place.file) is not None
+            return beside, row.role == "library", function not in outermost, *_plainness(function)
+
+        return [each for _, each in sorted(begins, key=order)[:1]] or self._roots(ways)
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
@@ -387,7 +397,9 @@ class Paths:
         for hub in self.hubs:
             ways = self.ways([hub])
             starts += self._starts(ways)
-            flow.run(self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch", "places") if kind in ends}})
+            flow.run(
+                self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch", "places") if kind in ends}}
+            )
             queued = self.ways([hub, *self.queues])
             starts += self._handlers(queued)
             flow.run(self._handlers(queued), {"": queued})
@@ -452,7 +464,10 @@ class _Flow:
         """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
         held = dict.fromkeys(starts, 1.0)
         at = dict.fromkeys(held, 0.0)
-        near = {kind: min((ways.far[each] for each in held if each in ways.far), default=0.0) for kind, ways in every.items()}
+        near = {
+            kind: min((ways.far[each] for each in held if each in ways.far), default=0.0)
+            for kind, ways in every.items()
+        }
         waiting = [(-1.0, each.key, each) for each in held]
         heapq.heapify(waiting)
         done: set[Function] = set()

@@ -33,8 +33,9 @@ PARTS = frozenset(
 CONVENTION = frozenset(["for", "causal", "conditional", "generation", "head"])
 """Words that the outermost module has by convention: ``ForCausalLM``."""
 BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile|proxy"
-    r"|health\w*|calibrat\w*|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
+    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*"
+    r"|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile|proxy|health\w*|calibrat\w*"
+    r"|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
     r"(?:[/_. ]|$)"
 )
 """What no run of a user passes."""
@@ -248,7 +249,15 @@ class Reading:
             reference = named_for is not None
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
             more = named - MODELS - CONVENTION
-            order = (not reference, named_for, -below, len(split(stem(of.file)) | more),  of.file.count("/"), len(of.file), of.key)
+            order = (
+                not reference,
+                named_for,
+                -below,
+                len(split(stem(of.file)) | more),
+                of.file.count("/"),
+                len(of.file),
+                of.key,
+            )
             found[run] = min(order, found.get(run, order))
         if any(not order[0] for order in found.values()):
             found = {each: order for each, order in found.items() if not order[0]}
