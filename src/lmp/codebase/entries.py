@@ -136,6 +136,21 @@ def package_scripts(file: str, text: str) -> list[EntryPoint]:
     ]
 
 
+IMPORTED = re.compile(r"^[ \t>]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
+
+
+def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name."""
+    name = file.rpartition("/")[2].lower()
+    if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
+        return []
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for module, names in IMPORTED.findall(text):
+        for each in re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", names)):
+            found[module, each] = tuple(dict.fromkeys(re.findall(rf"\b{each}\.(\w+)\(", text)))
+    return [(module, each, methods) for (module, each), methods in found.items()]
+
+
 def _pyproject(text: str) -> dict[str, str]:
     try:
         found = tomllib.loads(text)

@@ -26,6 +26,7 @@ from lmp.codebase.graph.records import (
     pick,
     settle,
 )
+from lmp.codebase.modules import absolute
 from lmp.codebase.source import Source
 
 MAKERS = frozenset(
@@ -85,8 +86,6 @@ def file_graph(source: Source) -> FileGraph:
 
 
 def _stars(source: Source) -> list[str]:
-    from lmp.codebase.modules import absolute
-
     return [
         absolute(node.module or "", node.level, source.file)
         for node, _ in source.all(ast.ImportFrom)
@@ -163,6 +162,10 @@ class _Reader:
                 self.expression(node.value, inside, loop)
                 self.expression(node.target, inside, loop)
                 self.written_to(node.target, node.value, inside)
+            case ast.ImportFrom() if inside is not self.found.body:
+                base = absolute(node.module or "", node.level, self.source.file)
+                for alias in node.names:
+                    inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
                 for name in node.names:
                     # What it assigns is the module's.

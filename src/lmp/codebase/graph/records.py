@@ -120,6 +120,8 @@ class Function:
     decorators: Chains = ()
     calls: list[Call] = field(default_factory=list)
     locals: dict[str, list[Chain]] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    """Name -> what it imports itself: that hides what the module calls by the name."""
     inner: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
     returns: list[Chain] = field(default_factory=list)

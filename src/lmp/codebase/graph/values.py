@@ -446,6 +446,8 @@ class Evaluator:
                 return (FunctionValue(each.inner[name]),)
             if name in each.classes:
                 return (ClassValue(each.classes[name]),)
+            if name in each.imports:
+                return self.imported(each.imports[name], file, depth)
             if name in each.locals:
                 return self._all(each, each.locals[name], depth)
             if name in each.params:
