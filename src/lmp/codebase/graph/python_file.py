@@ -196,6 +196,8 @@ class _Reader:
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             made.params[argument.arg] = self.annotation(argument.annotation)
+            if argument.lineno != node.lineno:
+                made.lines[argument.arg] = argument.lineno
         positional = [*arguments.posonlyargs, *arguments.args]
         late = positional[len(positional) - len(arguments.defaults) :]
         for argument, default in (

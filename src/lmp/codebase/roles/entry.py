@@ -80,8 +80,8 @@ def entry_rows(reading: Reading) -> list[Row]:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         add("library", name, where, handed, 1)
-    for role, thing in _started(reading, running, set(found)):
-        add(role, thing.qualname, place(thing), f"{thing.name}(...)", 1)
+    for kind, thing in _started(reading, running, set(found)):
+        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1)
     return list(found.values())
 
 
