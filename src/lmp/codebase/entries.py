@@ -102,6 +102,19 @@ def _route(source: Source, decorator: ast.expr) -> str:
     return f"{method.upper()} {path}" if path is not None and path.startswith("/") else ""
 
 
+def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
+    """``CLI({"serve": serve, …})``: file and function of the call, command, and the name that the table gives it."""
+    found = []
+    for call, scope in source.all(ast.Call):
+        for given in call.args:
+            table = source.constants.get(given.id) if isinstance(given, ast.Name) else given
+            if isinstance(table, ast.Dict) and len(table.keys) > 1:
+                for key, value in zip(table.keys, table.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name):
+                        found.append((source.file, scope.qualname if scope else "", key.value, value.id))
+    return found
+
+
 def _end(node: ast.expr) -> int:
     return node.end_lineno or node.lineno
 

@@ -135,6 +135,7 @@ class _Reading:
         facts.kernels.extend(dsl.kernels(source))
         facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
+        facts.commands.extend(entries.command_tables(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
         facts.launches.extend(metal.launches(source))

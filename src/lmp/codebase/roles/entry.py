@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lmp.codebase.entries import SERVERS as MAKERS
 from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance
-from lmp.codebase.roles.reach import TEST, Reading, Row, place
+from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says
 
@@ -30,6 +31,8 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
+GENERATES = ("generate", "benchmark", "train", "run", "ask", "chat")
+"""What the method is called by which a program has text made, or a model trained."""
 MAINS = ("main", "cli", "run")
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
@@ -58,7 +61,7 @@ def entry_rows(reading: Reading) -> list[Row]:
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
         used = {name.partition(".")[0] for name in imports.get(file, ())}
-        if role in ("example", "benchmark") and packages and graph.body is not None and not used & packages:
+        if role == "example" and packages and graph.body is not None and not used & packages:
             # An example of something else that is bundled.
             continue
         if graph.main and graph.body is not None:
@@ -72,7 +75,7 @@ def entry_rows(reading: Reading) -> list[Row]:
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
             elif {call.name for call in function.calls} & SERVERS and function.qualname and role == "source":
                 add("server", function.qualname, place(function), f"makes the server: {function.name}()")
-    for command, handler in _subcommands(reading):
+    for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
     for each in _started_by_shell(reading):
         add("shell", each.name, each.place, f"bash {each.place.file}", 1)
@@ -122,6 +125,17 @@ def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
                     yield from ((of.name, of) for of in over)
                     if known and not over and reading.is_own(handler.file):
                         yield handler.name, handler
+
+
+def _tables(reading: Reading, known: set[tuple[str, int]]) -> Iterator[tuple[str, Function]]:
+    """What a table of commands starts, where one of the ways to run hands it to another package."""
+    starters = {(each.file, each.qualname) for each in reading.functions if each.key in known}
+    starters |= {(file, "") for file, graph in reading.facts.graphs.items() if (file, graph.main) in known}
+    for file, scope, command, name in reading.facts.commands:
+        if (file, scope) in starters:
+            for value in reading.graph.evaluator.top(file, name, 0):
+                if isinstance(value, FunctionValue) and reading.is_own(value.of.file):
+                    yield command, value.of
 
 
 def _started_by_shell(reading: Reading) -> Iterator[EntryPoint]:
@@ -283,24 +297,37 @@ def _started(
     by_key = {each.key: each for each in reading.functions}
     starters = {body for key, body in bodies.items() if key in known}
     starters |= {by_key[key] for key in known if key in by_key}
-    serving = {each for each in reading.functions if any(reading.dotted(each, call) in STARTERS for call in each.calls)}
+    serving = {
+        each
+        for each in reading.functions
+        if any(reading.dotted(each, call) in (*STARTERS, *MAKERS) for call in each.calls)
+    }
     decoding = set(decode_loops(reading))
     found: dict[Function | Class, str] = {}
-    for starter in sorted(starters, key=lambda each: each.key):
+    waiting = sorted(starters, key=lambda each: each.key)
+    for starter in waiting:
         for edge in graph.edges.get(starter, ()):
             to, of = edge.callee, edge.callee.owner
-            if to not in running or to.file == starter.file or not reading.is_own(to.file):
+            if not reading.is_own(to.file):
                 continue
-            if of is not None and to.name == "__init__":
-                beside = of.name.startswith("_") or {"forward", "__call__"} & set(of.methods)
-                if not beside and any(each in running and name[0] != "_" for name, each in of.methods.items()):
+            if of is not None and to.name == "__init__" and of.name[0] != "_":
+                runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
+                if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
-            elif of is not None and to.name[0] != "_" and _loads(reading, to, of):
+            elif to not in running or to.name[0] == "_" or to.file == starter.file:
+                continue
+            elif of is not None and _loads(reading, to, of):
                 found |= {to: "library", of: "library"}
-            elif of is None and any(each in serving for each in _near(reading, to)):
+            elif of is None and to not in starters and _near(reading, to) & serving:
+                if starter in starters and to not in found:
+                    # What it makes, a program may make as well.
+                    waiting.append(to)
                 found[to] = "server"
-            elif of is None and to in decoding and to.name[0] != "_":
+            elif of is None and to in decoding:
                 found[to] = "library"
+    for of in reading.classes:
+        if of.key in known or of in found:
+            found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
     ways = starters | {each for each in found if isinstance(each, Function)}
     for of in reading.classes:
         if (of.key in known or of in found) and "__init__" in of.methods:
@@ -310,6 +337,15 @@ def _started(
         if to.owner is None and len(shared) > 1 and any(edge.how == "process" for edge in graph.edges[to]):
             found[to] = "library"
     return [(role, thing) for thing, role in found.items()]
+
+
+def _public(of: Class, running: set[Function]) -> Iterator[Function]:
+    return (each for name, each in of.methods.items() if name[0] != "_" and each in running)
+
+
+def _generating(reading: Reading, of: Class, decoding: set[Function]) -> list[Function]:
+    """Public methods of a class that hold a loop which decodes or trains, or call it."""
+    return [each for name, each in of.methods.items() if name[0] != "_" and _near(reading, each) & decoding]
 
 
 def _near(reading: Reading, function: Function) -> set[Function]:
