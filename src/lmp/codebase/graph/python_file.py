@@ -310,7 +310,10 @@ class _Reader:
     @staticmethod
     def keep(owner: Class, name: str, inside: Function | None, chains: Iterable[Chain], line: int) -> None:
         owner.attributes.setdefault(name, []).extend((inside, chain) for chain in chains)
-        owner.lines.setdefault(name, line)
+        declared = owner.lines.get(name, 0)
+        if not declared or (inside is not None and inside.name == "__init__" and declared < inside.line):
+            # What the body of a class declares is set by the constructor.
+            owner.lines[name] = line
 
     def written_to(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         if isinstance(target, ast.Subscript):

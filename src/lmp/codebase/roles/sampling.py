@@ -264,10 +264,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             for each in evaluator.values(function, call.callee)
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
-        for edge in reading.graph.edges[function] if function in spine else ():
-            for name, chains in edge.call.keywords if edge.callee in spine and edge.call is not None else ():
+        reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
+        for call in (each.call for each in reaching if each.call is not None):
+            for name, chains in call.keywords:
                 if name in PARAMETERS and not chains:
-                    where = Place(function.file, edge.call.line)
+                    where = Place(function.file, call.line)
                     yield "parameters", f"{function.qualname}.{name}", where, "fixed at the call"
                 elif name in PARAMETERS and name in function.params and not records and function.name[0] != "_":
                     where = Place(function.file, function.lines.get(name, function.line))
