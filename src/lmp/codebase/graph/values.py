@@ -449,7 +449,9 @@ class Evaluator:
             if name in each.imports:
                 return self.imported(each.imports[name], file, depth)
             if name in each.locals:
-                return self._all(each, each.locals[name], depth)
+                found = self._all(each, each.locals[name], depth)
+                # What is assigned over a parameter, and is not known, was made from it: ``model = model.eval()``.
+                return found or (self.parameter(each, name, depth) if name in each.params else ())
             if name in each.params:
                 return self.parameter(each, name, depth)
             each = each.outer
