@@ -247,6 +247,9 @@ class Evaluator:
         last = chain[-1]
         found: dict[Value, None] = {}
         for value in self.chain(context, file, chain[:-1], depth + (str(last)[:1] not in (MANY, ITEM[0]))):
+            if isinstance(last, Applied) and chain[-2] in FLUENT and isinstance(value, Instance):
+                found[value] = None
+                continue
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
