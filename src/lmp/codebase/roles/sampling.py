@@ -35,6 +35,8 @@ CARRIES = re.compile(r"Request|Response|Completion|Chat|Req(?=[A-Z]|$)")
 """Classes that carry a request over the network, by their names."""
 PRODUCTS = operators.MATMULS | {"mm", "linear", "dot", "addmm"}
 CHECKS = re.compile(r"verif|valid|check|normal|post_init")
+DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
+"""Parameters of the draw alone."""
 LOGITS = re.compile(r"logit|penalt|softmax|renorm|mask|bias|temp|top_?[pkn]|min_?p|typical|xtc|dry|grammar")
 SCORES = frozenset(["logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs", "probability"])
 """Words of a variable that holds logits, or the probabilities made from them."""
@@ -42,6 +44,8 @@ HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
+LONG = 20
+"""Lines of a function that does more than one thing."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -125,8 +129,16 @@ def _handed(call: Call | None) -> bool:
     return call is not None and any(_scores(chains) for chains in (*call.args, *(each for _, each in call.keywords)))
 
 
+def _passes(call: Call | None) -> bool:
+    """Whether a call is given the temperature, or another parameter of the draw, that its function was given."""
+    if call is None:
+        return False
+    named = {name for name, chains in call.keywords if chains}
+    return bool(DRAWN_BY & (named | {str(chain[-1]) for chains in call.args for chain in chains}))
+
+
 def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
-    """What draws a token, and what hands logits on to that."""
+    """What draws a token, and what hands logits or its parameters on to that."""
     found = set(draws)
     waiting = [(each, 0) for each in found]
     while waiting:
@@ -137,7 +149,9 @@ def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
                 continue
             if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling"):
                 continue
-            if _handed(edge.call) or (caller in reading.runs_model and function in draws):
+            gets = caller in reading.runs_model and function in draws
+            passes = caller.name != "main" and _passes(edge.call)
+            if gets or passes or _handed(edge.call):
                 found.add(caller)
                 waiting.append((caller, depth + 1))
     return found
@@ -257,7 +271,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
         if called and len({_plain(each) for each in function.reads} & PARAMETERS) > 2:
             yield "parameters", function.qualname, place(function), "collects the parameters"
-        elif _named(function) and any(
+        elif (_named(function) or (function in reading.running and len(PARAMETERS & set(function.params)) > 1)) and any(
             isinstance(each, ClassValue) and each.of in made
             for call in function.calls
             if len({_plain(name) for name, _ in call.keywords} & PARAMETERS) > 1
@@ -265,7 +279,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
-        for call in (each.call for each in reaching if each.call is not None):
+        for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             for name, chains in call.keywords:
                 if name in PARAMETERS and not chains:
                     where = Place(function.file, call.line)
@@ -280,17 +294,32 @@ def _plain(name: str) -> str:
     return name.removesuffix("s") if name.removesuffix("s") in PARAMETERS else name
 
 
+def _apart(reading: Reading, function: Function) -> bool:
+    name = function.qualname
+    return says(name, "not_sampling") or says(name, "beside") or reading.is_beside(function.file)
+
+
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
+    """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
+    running = reading.running
     for function in reading.functions:
-        seeds = {call.name for call in function.calls} & operators.SEEDS
-        if not seeds or function.native or says(function.qualname, "not_sampling") or reading.is_beside(function.file):
+        calls = [call for call in function.calls if call.name in operators.SEEDS]
+        if not calls or function.native or _apart(reading, function):
             continue
-        of, why = function.owner, ", ".join(sorted(seeds))
+        of = function.owner
+        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
+        if running and not running & (around | set(of.methods.values() if of is not None else ())):
+            # What shuffles data, or tries something, seeds for itself.
+            continue
+        why = ", ".join(sorted({call.name for call in calls}))
         kept = {name: line for name, line in of.lines.items() if "seed" in split(name)} if of is not None else {}
+        inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
         if kept and function.name == "__init__" and of is not None:
             # Of a constructor the seed that the object keeps.
             for name, line in kept.items():
                 yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
+        elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):
+            yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
 
