@@ -46,9 +46,11 @@ LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch|seqs|requests)")
 WAITS = frozenset(["waiting", "backlog"])
 """Words of an attribute that holds what waits for a turn."""
 QUEUES = WAITS | {"queue", "req", "reqs", "request", "running"}
-ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "task"])
+ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task"])
 """What is scheduled."""
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
+MOST_FIELDS = 20
+"""Fields of a record that is there to fix the work; a longer one configures everything."""
 STEPS = ("run", "step", "schedule", "process")
 """The method by which a class does its one thing."""
 SHORT = 4
@@ -71,8 +73,9 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     for of, why in classes.items():
         add(_role(of.name, "queue"), of.qualname, place(of), why)
         queues = _queues(of)
-        for name in queues:
-            if split(name) & WAITS:
+        for name in of.attributes:
+            places = "slot" in split(name) and _is_made_queue(of, name)
+            if places or (name in queues and split(name) & WAITS):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
         for item in _items(reading, of, queues):
             add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
@@ -127,6 +130,16 @@ def _static(reading: Reading) -> Iterator[Row]:
                     yield Row("scheduler", "chunking", f"{function.qualname}.{call.name}", where, "steps by a chunk")
                 elif "batch" in step:
                     yield Row("scheduler", "batch", function.qualname, place(function), "cuts into batches")
+        sized = re.search(r"accumulat|batch_size", function.name) and function.owner is not None
+        cuts = (
+            re.search(r"batch(?!ed)", function.name)
+            and function.loops
+            and function.owner is None
+            and function not in loops
+        )
+        if (sized or cuts) and not reading.is_beside(function.file) and function.name[0] != "_":
+            why = "says how large a batch is" if sized else "makes batches"
+            yield Row("scheduler", "batch", function.qualname, place(function), why)
         for hazard in function.hazards:
             if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
                 where = Place(function.file, hazard.line)
@@ -140,12 +153,13 @@ def _static(reading: Reading) -> Iterator[Row]:
             for chain in call.callee
             if len(chain) > 1
         )
+        takes = takes and not says(function.file, "not_scheduler")
         if takes and function.endless and function.owner is None:
             yield Row("scheduler", "queue", function.qualname, place(function), "takes jobs from a queue")
     for of in reading.classes:
-        sizes = [each for each in of.fields if "batch" in each.name]
-        if len(sizes) > 1 and 3 * len(sizes) > len(of.fields) - len(sizes):
-            yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(each.name for each in sizes)}")
+        numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
+        if numbers and len(of.fields) <= MOST_FIELDS:
+            yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
 
 
 def _batched(function: Function) -> bool:
@@ -226,6 +240,9 @@ def _classes(reading: Reading) -> dict[Class, str]:
         elif _is_item(of) and graph.evaluator.bases(of):
             # A kind of request, of which the first class tells.
             continue
+        elif not of.methods and "schedul" not in of.name.lower():
+            # A record of a slot or of a queue's item.
+            continue
         elif says(of.name, "scheduler") and (about & SERVES or any(each in running for each in of.methods.values())):
             keep[of] = "builds batches or keeps requests"
 
@@ -249,7 +266,9 @@ def _classes(reading: Reading) -> dict[Class, str]:
         for other in sorted(near(of) - serving.keys(), key=lambda each: each.key):
             given = {word for each in other.methods.values() for name in each.params for word in split(name)} & ITEMS
             fits = _fits(reading, other.qualname, other.file) and reading.is_own(other.file) and not _hands_out(other)
-            apart = any(says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling"))
+            apart = "cache" in split(other.name) or any(
+                says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling")
+            )
             if fits and given and DECIDES.search(other.name) and not apart and not other.native:
                 serving[other] = f"is asked by {of.name}"
     return serving
@@ -266,6 +285,10 @@ def _hands_out(of: Class) -> bool:
     return any("alloc" in each for each in names) and any("free" in each for each in names)
 
 
+def _is_made_queue(of: Class, name: str) -> bool:
+    return any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain)
+
+
 def _is_queue(of: Class, name: str) -> bool:
     """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
     if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
@@ -274,7 +297,7 @@ def _is_queue(of: Class, name: str) -> bool:
         each.target == name for method in of.methods.values() for each in method.made
     ):
         return False
-    if any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain):
+    if _is_made_queue(of, name):
         return True
     used = {
         call.name
