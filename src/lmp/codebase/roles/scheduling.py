@@ -73,7 +73,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     for of, why in classes.items():
         add(_role(of.name, "queue"), of.qualname, place(of), why)
         queues = _queues(of)
-        for name in of.attributes:
+        for name in of.lines:
             places = "slot" in split(name) and _is_made_queue(of, name)
             if places or (name in queues and split(name) & WAITS):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
@@ -102,75 +102,56 @@ def scheduler_rows(reading: Reading) -> list[Row]:
 
 
 def _static(reading: Reading) -> Iterator[Row]:
-    """What fixes the order of work where no requests wait: the loops over a batch, its chunks, its limit.
-
-    A loop that decodes or trains orders the work, and so does what calls it with a batch; a step of a range cuts a
-    prompt or a batch; an assertion bounds it; a worker takes its jobs from a queue.
-    """
+    """What fixes the order of work where no requests wait: loops that decode or train, and what calls them."""
+    trains = reading.reaching(each for each in reading.functions if {c.name for c in each.calls} & operators.TRAINS)
     loops = [
         each
         for each in decode_loops(reading)
-        if not reading.is_beside(each.file) and "valid" not in each.name and _orders(reading, each)
+        if not reading.is_beside(each.file)
+        and "valid" not in each.name
+        # One that trains on a batch as it comes orders nothing.
+        and (each not in trains or any(re.search("micro|accumulat", name) for name in each.reads))
     ]
+    if not loops:
+        return
     around = {edge.caller for each in loops for edge in reading.graph.callers.get(each, ()) if each.owner is not None}
-    batches = [each for each in (*loops, *around) if each.qualname and each.name[:2] != "__" and _batched(each)]
-    for each in dict.fromkeys(batches):
-        yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
+    for each in dict.fromkeys((*loops, *around)):
+        # A function that handles several sequences at once, by the names that it reads.
+        batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
+        if batched and each.qualname and each.name[:2] != "__":
+            yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
     for function in reading.functions:
-        if function.native:
-            continue
-        for call in function.calls:
-            step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
-            if call.name == "range" and step & {"chunk", "batch"}:
-                fed = any(
-                    edge.line > call.line and edge.callee in reading.attending for edge in reading.graph.edges[function]
-                )
-                if "chunk" in step and fed:
-                    where = Place(function.file, call.line)
-                    yield Row("scheduler", "chunking", f"{function.qualname}.{call.name}", where, "steps by a chunk")
-                elif "batch" in step:
-                    yield Row("scheduler", "batch", function.qualname, place(function), "cuts into batches")
-        sized = re.search(r"accumulat|batch_size", function.name) and function.owner is not None
-        cuts = (
-            re.search(r"batch(?!ed)", function.name)
-            and function.loops
-            and function.owner is None
-            and function not in loops
-        )
-        if (sized or cuts) and not reading.is_beside(function.file) and function.name[0] != "_":
-            why = "says how large a batch is" if sized else "makes batches"
-            yield Row("scheduler", "batch", function.qualname, place(function), why)
-        for hazard in function.hazards:
-            if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
-                where = Place(function.file, hazard.line)
-                yield Row(
-                    "scheduler", "admission", f"{function.qualname}: {hazard.text}", where, "refuses a larger batch"
-                )
-        takes = any(
-            "queue" in split(str(chain[-2]))
-            for call in function.calls
-            if call.name in TAKES
-            for chain in call.callee
-            if len(chain) > 1
-        )
-        takes = takes and not says(function.file, "not_scheduler")
-        if takes and function.endless and function.owner is None:
-            yield Row("scheduler", "queue", function.qualname, place(function), "takes jobs from a queue")
+        if not function.native and not reading.is_beside(function.file):
+            for role, symbol, line, why in _static_parts(reading, function):
+                yield Row("scheduler", role, symbol, Place(function.file, line), why)
     for of in reading.classes:
         numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
         if numbers and len(of.fields) <= MOST_FIELDS:
             yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
 
 
-def _batched(function: Function) -> bool:
-    """Whether a function handles several sequences at once, by the names that it reads."""
-    return any(re.search("prompts|batch", name) for name in {*function.reads, *function.params})
-
-
-def _orders(reading: Reading, function: Function) -> bool:
-    """Whether a loop decodes, or trains by parts of a batch; one that takes a batch whole orders nothing."""
-    trains = reading.reaching(each for each in reading.functions if {c.name for c in each.calls} & operators.TRAINS)
-    return function not in trains or any(re.search("micro|accumulat", name) for name in function.reads)
+def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
+    """How a function cuts work into parts: the step of a range, a batch that it makes, a limit, a queue of jobs."""
+    name = function.qualname
+    edges = reading.graph.edges[function]
+    for call in function.calls:
+        step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
+        if call.name == "range" and "batch" in step:
+            yield "batch", name, function.line, "cuts into batches"
+        elif call.name == "range" and "chunk" in step:
+            if any(edge.line > call.line and edge.callee in reading.attending for edge in edges):
+                yield "chunking", f"{name}: range", call.line, "steps by a chunk"
+        elif call.name in TAKES and function.endless and function.owner is None:
+            waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
+            if waits and not says(function.file, "not_scheduler"):
+                yield "queue", name, function.line, "takes jobs from a queue"
+    if function.owner is not None and re.search("accumulat|batch_size", function.name):
+        yield "batch", name, function.line, "says how large a batch is"
+    elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed)", function.name):
+        yield "batch", name, function.line, "makes batches"
+    for hazard in function.hazards:
+        if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
+            yield "admission", f"{name}: {hazard.text}", hazard.line, "refuses a larger batch"
 
 
 def _queues(of: Class) -> set[str]:
