@@ -45,8 +45,8 @@ LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch|seqs|requests)")
 """An assertion that bounds the batch."""
 WAITS = frozenset(["waiting", "backlog"])
 """Words of an attribute that holds what waits for a turn."""
-QUEUES = WAITS | {"queue", "req", "reqs", "request", "running"}
-ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task"])
+QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
+ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
 """What is scheduled."""
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
 MOST_FIELDS = 20
