@@ -80,6 +80,17 @@ if __name__ == "__main__":
 """
 
 
+SCRIPT = """import argparse
+
+from tool.model import Net
+from tool.run import generate
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--path")
+generate(["a"], Net.from_files(parser.parse_args().path), 4, 0.7)
+"""
+
+
 def read(folder: Path, files: dict[str, str]) -> list[Row]:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +106,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
         "tool/model.py": MODEL,
         "tool/run.py": RUN,
         "tool/cli.py": MAIN,
+        "examples/short.py": SCRIPT,
     }
     return read(tmp_path_factory.mktemp("base"), files)
 
@@ -113,6 +125,8 @@ def test_ways_to_run_without_a_main_function(rows: list[Row]) -> None:
         ("tool/cli.py", line(MAIN, "__main__")),
         ("tool/cli.py", line(MAIN, "def talk")),
         ("tool/cli.py", line(MAIN, "def look")),
+        # A script without a main block, where it begins to take arguments.
+        ("examples/short.py", line(SCRIPT, "ArgumentParser")),
         ("tool/run.py", line(RUN, "def generate")),
         ("tool/model.py", line(MODEL, "class Net")),
         ("tool/model.py", line(MODEL, "def from_files")),

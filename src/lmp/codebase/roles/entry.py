@@ -66,6 +66,12 @@ def entry_rows(reading: Reading) -> list[Row]:
             continue
         if graph.main and graph.body is not None:
             _main(reading, file, graph.main, graph.body, add, role, only)
+        elif graph.body is not None and graph.body in running and not _used(reading, file):
+            # A script without a main block: where it begins to take arguments, else to run the model.
+            parser = [call.line for call in graph.body.calls if call.name in ARGUMENTS]
+            begins = [edge.line for edge in reading.graph.edges[graph.body] if edge.callee in running]
+            script = file.rpartition("/")[2]
+            add(role if role != "source" else "cli", script, Place(file, [*parser, *begins][0]), f"python {file}")
         if graph.body is None:
             for one in graph.functions:
                 if one.name == "main" and one.qualname == "main" and (only is None or one in only):
@@ -192,18 +198,20 @@ def _main(
     if only is not None and (main or body) not in only and not (kind == "benchmark" and takes):
         # What measures a server takes its address, and runs the model there.
         return
-    called = any(
-        edge.caller.file != file
-        for each in reading.facts.graphs[file].functions
-        for edge in reading.graph.callers.get(each, ())
-    )
-    if kind in ("cli", "server") and (main is None or main.name not in MAINS) and not takes and called:
+    tries = (main is None or main.name not in MAINS) and not takes
+    if kind in ("cli", "server") and tries and _used(reading, file):
         # A block that takes no arguments, in a file that others use, tries the file.
         return
     if main is not None:
         add(kind, main.qualname, place(main), command)
     else:
         add(kind, "__main__", Place(file, line), command)
+
+
+def _used(reading: Reading, file: str) -> bool:
+    """Whether another file calls what a file defines."""
+    functions = reading.facts.graphs[file].functions
+    return any(edge.caller.file != file for each in functions for edge in reading.graph.callers.get(each, ()))
 
 
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
