@@ -102,6 +102,19 @@ def _route(source: Source, decorator: ast.expr) -> str:
     return f"{method.upper()} {path}" if path is not None and path.startswith("/") else ""
 
 
+def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
+    """``CLI({"serve": serve, …})``: file and function of the call, command, and the name that the table gives it."""
+    found = []
+    for call, scope in source.all(ast.Call):
+        for given in call.args:
+            table = source.constants.get(given.id) if isinstance(given, ast.Name) else given
+            if isinstance(table, ast.Dict) and len(table.keys) > 1:
+                for key, value in zip(table.keys, table.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name):
+                        found.append((source.file, scope.qualname if scope else "", key.value, value.id))
+    return found
+
+
 def _end(node: ast.expr) -> int:
     return node.end_lineno or node.lineno
 
@@ -134,6 +147,21 @@ def package_scripts(file: str, text: str) -> list[EntryPoint]:
         EntryPoint("cli", script, Place(file, line_of(text, script)), target)
         for script, target in sorted(scripts.items())
     ]
+
+
+IMPORTED = re.compile(r"^[ \t>]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
+
+
+def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name."""
+    name = file.rpartition("/")[2].lower()
+    if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
+        return []
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for module, names in IMPORTED.findall(text):
+        for each in re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", names)):
+            found[module, each] = tuple(dict.fromkeys(re.findall(rf"\b{each}\.(\w+)\(", text)))
+    return [(module, each, methods) for (module, each), methods in found.items()]
 
 
 def _pyproject(text: str) -> dict[str, str]:

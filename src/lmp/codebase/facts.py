@@ -174,6 +174,10 @@ class RepoFacts:
     macros: list[tuple[str, str, Place]] = field(default_factory=list)
     """A size in C++ that has a name, by ``#define`` or ``constexpr``: name, value as written, place."""
     entries: list[EntryPoint] = field(default_factory=list)
+    told: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    """Module and name of what the README imports, and the methods that it calls by that name."""
+    commands: list[tuple[str, str, str, str]] = field(default_factory=list)
+    """Of tables that a call is given: file and function of the call, a command, and the name of what it starts."""
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
     graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)

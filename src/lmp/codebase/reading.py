@@ -135,6 +135,7 @@ class _Reading:
         facts.kernels.extend(dsl.kernels(source))
         facts.kernels.extend(_in_strings(source))
         facts.entries.extend(entries.entries(source))
+        facts.commands.extend(entries.command_tables(source))
         facts.entries.extend(entries.setup_scripts(source) if source.file.endswith("setup.py") else [])
         self.launches.extend(launches.candidates(source))
         facts.launches.extend(metal.launches(source))
@@ -159,6 +160,7 @@ class _Reading:
     def settings(self, file: str, kind: str, text: str) -> None:
         self.facts.entries.extend(entries.package_scripts(file, text))
         self.facts.entries.extend(entries.shell_scripts(file, text) if kind == "shell" else [])
+        self.facts.told.extend(entries.told_imports(file, text))
         found = settings_files.config_file(file, kind, text)
         if found is not None:
             self.facts.config_files.append(found)

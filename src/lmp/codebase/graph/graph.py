@@ -10,6 +10,7 @@ from typing import Literal
 
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.graph.values import (
+    FLUENT,
     ClassValue,
     Evaluator,
     External,
@@ -267,6 +268,9 @@ class CallGraph:
             return {made: "constructor"} if made is not None else {}
         if isinstance(value, Instance):
             found = {}
+            if call.name in FLUENT:
+                # ``model.eval()`` gives the model back, and does not run it.
+                return found
             for name in ("forward", "__call__"):
                 called = evaluator.method(value.of, name)
                 if called is not None:

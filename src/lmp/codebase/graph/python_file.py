@@ -26,6 +26,7 @@ from lmp.codebase.graph.records import (
     pick,
     settle,
 )
+from lmp.codebase.modules import absolute
 from lmp.codebase.source import Source
 
 MAKERS = frozenset(
@@ -86,8 +87,6 @@ def file_graph(source: Source) -> FileGraph:
 
 
 def _stars(source: Source) -> list[str]:
-    from lmp.codebase.modules import absolute
-
     return [
         absolute(node.module or "", node.level, source.file)
         for node, _ in source.all(ast.ImportFrom)
@@ -164,6 +163,10 @@ class _Reader:
                 self.expression(node.value, inside, loop)
                 self.expression(node.target, inside, loop)
                 self.written_to(node.target, node.value, inside)
+            case ast.ImportFrom() if inside is not self.found.body:
+                base = absolute(node.module or "", node.level, self.source.file)
+                for alias in node.names:
+                    inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
                 for name in node.names:
                     # What it assigns is the module's.
@@ -194,6 +197,8 @@ class _Reader:
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             made.params[argument.arg] = self.annotation(argument.annotation)
+            if argument.lineno != node.lineno:
+                made.lines[argument.arg] = argument.lineno
         positional = [*arguments.posonlyargs, *arguments.args]
         late = positional[len(positional) - len(arguments.defaults) :]
         for argument, default in (
@@ -306,7 +311,10 @@ class _Reader:
     @staticmethod
     def keep(owner: Class, name: str, inside: Function | None, chains: Iterable[Chain], line: int) -> None:
         owner.attributes.setdefault(name, []).extend((inside, chain) for chain in chains)
-        owner.lines.setdefault(name, line)
+        declared = owner.lines.get(name, 0)
+        if not declared or (inside is not None and inside.name == "__init__" and declared < inside.line):
+            # What the body of a class declares is set by the constructor.
+            owner.lines[name] = line
 
     def written_to(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         if isinstance(target, ast.Subscript):

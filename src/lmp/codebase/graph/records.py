@@ -117,9 +117,13 @@ class Function:
     """Name -> the chains of its annotation."""
     defaults: dict[str, Chains] = field(default_factory=dict)
     """Name -> what it is where a call gives nothing."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """Of parameters that stand on other lines than the name."""
     decorators: Chains = ()
     calls: list[Call] = field(default_factory=list)
     locals: dict[str, list[Chain]] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+    """Name -> what it imports itself: that hides what the module calls by the name."""
     inner: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
     returns: list[Chain] = field(default_factory=list)

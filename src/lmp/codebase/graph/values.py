@@ -247,6 +247,9 @@ class Evaluator:
         last = chain[-1]
         found: dict[Value, None] = {}
         for value in self.chain(context, file, chain[:-1], depth + (str(last)[:1] not in (MANY, ITEM[0]))):
+            if isinstance(last, Applied) and chain[-2] in FLUENT and isinstance(value, Instance):
+                found[value] = None
+                continue
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
@@ -446,12 +449,12 @@ class Evaluator:
                 return (FunctionValue(each.inner[name]),)
             if name in each.classes:
                 return (ClassValue(each.classes[name]),)
+            if name in each.imports:
+                return self.imported(each.imports[name], file, depth)
             if name in each.locals:
-                found = dict.fromkeys(self._all(each, each.locals[name], depth))
-                if name in each.params and not any(isinstance(innermost(one), Instance) for one in found):
-                    # ``model = model.eval()``: what it was given counts on.
-                    found.update(dict.fromkeys(self.parameter(each, name, depth)))
-                return tuple(found)
+                found = self._all(each, each.locals[name], depth)
+                # What is assigned over a parameter, and is not known, was made from it: ``model = model.eval()``.
+                return found or (self.parameter(each, name, depth) if name in each.params else ())
             if name in each.params:
                 return self.parameter(each, name, depth)
             each = each.outer

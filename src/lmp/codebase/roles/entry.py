@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lmp.codebase.entries import SERVERS as MAKERS
+from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue
-from lmp.codebase.roles.reach import TEST, Reading, Row, place
-from lmp.codebase.roles.spine import leaves
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance
+from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
+from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says
 
 ARGUMENTS = frozenset(
@@ -29,6 +31,9 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
+GENERATES = ("generate", "benchmark", "train", "run", "ask", "chat")
+"""What the method is called by which a program has text made, or a model trained."""
+MAINS = ("main", "cli", "run")
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
 SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
@@ -56,11 +61,17 @@ def entry_rows(reading: Reading) -> list[Row]:
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
         used = {name.partition(".")[0] for name in imports.get(file, ())}
-        if role in ("example", "benchmark") and packages and graph.body is not None and not used & packages:
+        if role == "example" and packages and graph.body is not None and not used & packages:
             # An example of something else that is bundled.
             continue
         if graph.main and graph.body is not None:
             _main(reading, file, graph.main, graph.body, add, role, only)
+        elif graph.body is not None and graph.body in running and not _used(reading, file):
+            # A script without a main block: where it begins to take arguments, else to run the model.
+            parser = [call.line for call in graph.body.calls if call.name in ARGUMENTS]
+            begins = [edge.line for edge in reading.graph.edges[graph.body] if edge.callee in running]
+            script = file.rpartition("/")[2]
+            add(role if role != "source" else "cli", script, Place(file, [*parser, *begins][0]), f"python {file}")
         if graph.body is None:
             for one in graph.functions:
                 if one.name == "main" and one.qualname == "main" and (only is None or one in only):
@@ -70,14 +81,16 @@ def entry_rows(reading: Reading) -> list[Row]:
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
             elif {call.name for call in function.calls} & SERVERS and function.qualname and role == "source":
                 add("server", function.qualname, place(function), f"makes the server: {function.name}()")
-    for command, handler in _subcommands(reading):
+    for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
     for each in _started_by_shell(reading):
         add("shell", each.name, each.place, f"bash {each.place.file}", 1)
     for of in _runners(reading, running):
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
-    for where, name, handed in _handed_out(reading, running):
+    for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         add("library", name, where, handed, 1)
+    for kind, thing in _started(reading, running, set(found)):
+        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1)
     return list(found.values())
 
 
@@ -120,6 +133,17 @@ def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
                         yield handler.name, handler
 
 
+def _tables(reading: Reading, known: set[tuple[str, int]]) -> Iterator[tuple[str, Function]]:
+    """What a table of commands starts, where one of the ways to run hands it to another package."""
+    starters = {(each.file, each.qualname) for each in reading.functions if each.key in known}
+    starters |= {(file, "") for file, graph in reading.facts.graphs.items() if (file, graph.main) in known}
+    for file, scope, command, name in reading.facts.commands:
+        if (file, scope) in starters:
+            for value in reading.graph.evaluator.top(file, name, 0):
+                if isinstance(value, FunctionValue) and reading.is_own(value.of.file):
+                    yield command, value.of
+
+
 def _started_by_shell(reading: Reading) -> Iterator[EntryPoint]:
     """Scripts that start a module or command of the code base: of those that start the same, the first."""
     own = {each.name for each in reading.facts.entries if each.kind == "cli"}
@@ -155,33 +179,39 @@ def _main(
     """What the block under ``__main__`` starts: a function of the file, else the block itself."""
     assert callable(add)
     kind = {"benchmark": "benchmark", "example": "example"}.get(role, "cli")
-    end = body.end
-    started: list[Function] = []
-    for edge in reading.graph.edges.get(body, ()):
-        if line <= edge.line <= end and edge.callee.file == file and edge.callee.owner is None:
-            started.append(edge.callee)
+    block = [edge for edge in reading.graph.edges.get(body, ()) if line <= edge.line <= body.end]
+    here = [edge for edge in block if edge.callee.file == file and edge.callee.owner is None]
     module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
     command = f"python -m {module}" if packaged else f"python {file}"
-    main = next((each for each in started if each.name in ("main", "cli", "run")), started[-1] if started else None)
+    main = next((edge.callee for edge in here if edge.callee.name in MAINS), None)
+    if main is None and here and sum(edge.how == "callback" for edge in here) < 2:
+        # Of a table of commands the block itself is the way in.
+        main = here[-1].callee
     if re.search(r"(?i)server|serve", file):
         kind = "server"
     elif re.search(r"(?i)bench", file.rpartition("/")[2]):
         kind = "benchmark"
-    if (main is not None and TEST.match(main.name)) or (only is not None and (main or body) not in only):
+    takes = bool(ARGUMENTS & ({name for edge in here for name in edge.callee.reads} | body.reads))
+    if main is not None and TEST.match(main.name):
         return
-    takes = {name for edge in started for name in edge.reads} | body.reads
-    if (
-        kind in ("cli", "server")
-        and (main is None or main.name not in ("main", "cli", "run"))
-        and not takes & ARGUMENTS
-    ):
-        # A block that takes no arguments and runs no main function tries the file.
+    if only is not None and (main or body) not in only and not (kind == "benchmark" and takes):
+        # What measures a server takes its address, and runs the model there.
+        return
+    tries = (main is None or main.name not in MAINS) and not takes
+    if kind in ("cli", "server") and tries and _used(reading, file):
+        # A block that takes no arguments, in a file that others use, tries the file.
         return
     if main is not None:
         add(kind, main.qualname, place(main), command)
     else:
         add(kind, "__main__", Place(file, line), command)
+
+
+def _used(reading: Reading, file: str) -> bool:
+    """Whether another file calls what a file defines."""
+    functions = reading.facts.graphs[file].functions
+    return any(edge.caller.file != file for each in functions for edge in reading.graph.callers.get(each, ()))
 
 
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
@@ -219,8 +249,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
             if name.startswith("_"):
                 continue
             for value in reading.graph.evaluator.top(file, name, 0):
-                methods = value.of.methods.values() if isinstance(value, ClassValue) else ()
-                runs = any(method in running for method in methods)
+                runs = isinstance(value, ClassValue) and _runs(value.of, running)
+                if isinstance(value, FunctionValue) and value.of in running:
+                    # A function that makes an object and gives it back: its class is what is handed out.
+                    for made in reading.graph.evaluator.values(value.of, value.of.returns):
+                        if isinstance(made, Instance) and _runs(made.of, running):
+                            found.append((place(made.of), made.of.qualname, f"{name}(...)"))
                 if isinstance(value, FunctionValue) and not any(
                     says(f"{value.of.file}.{name}", part) for part in OPERATORS
                 ):
@@ -232,9 +266,105 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
             there = reading.graph.evaluator.modules.file(star, file)
             inner = reading.facts.graphs.get(there or "")
             for of in inner.classes.values() if inner is not None else ():
-                if any(method in running for method in of.methods.values()) and not of.name.startswith("_"):
+                if _runs(of, running) and not of.name.startswith("_"):
                     found.append((place(of), of.name, f"from {file.split('/')[-2]} import {of.name}"))
     return found
+
+
+def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
+    """What the README shows: the classes and functions that it imports and that run a model, and what it calls of them.
+
+    A method is one that the README calls by its class's name: ``Model.from_folder(path)``.
+    """
+    for module, name, called in reading.facts.told:
+        file = reading.graph.evaluator.modules.file(module, "")
+        for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
+            if isinstance(value, FunctionValue) and value.of in running:
+                yield place(value.of), value.of.qualname, f"from {module} import {name}"
+            elif isinstance(value, ClassValue) and _runs(value.of, running):
+                yield place(value.of), value.of.qualname, f"from {module} import {name}"
+                for method in called:
+                    if method in value.of.methods:
+                        yield place(value.of.methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
+
+
+def _runs(of: Class, running: set[Function]) -> bool:
+    return any(each in running for each in of.methods.values())
+
+
+def _started(
+    reading: Reading, running: set[Function], known: set[tuple[str, int]]
+) -> list[tuple[str, Function | Class]]:
+    """What the ways to run start in other files, and a program may start as well.
+
+    The class that a command makes and whose public methods run a model, the function that decodes or serves, the
+    loader that gives the model, and the function by which two of them start processes.
+    """
+    graph = reading.graph
+    bodies = {(file, each.main): each.body for file, each in reading.facts.graphs.items() if each.main and each.body}
+    by_key = {each.key: each for each in reading.functions}
+    starters = {body for key, body in bodies.items() if key in known}
+    starters |= {by_key[key] for key in known if key in by_key}
+    serving = {
+        each
+        for each in reading.functions
+        if any(reading.dotted(each, call) in (*STARTERS, *MAKERS) for call in each.calls)
+    }
+    decoding = set(decode_loops(reading))
+    found: dict[Function | Class, str] = {}
+    waiting = sorted(starters, key=lambda each: each.key)
+    for starter in waiting:
+        for edge in graph.edges.get(starter, ()):
+            to, of = edge.callee, edge.callee.owner
+            if not reading.is_own(to.file):
+                continue
+            if of is not None and to.name == "__init__" and of.name[0] != "_":
+                runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
+                if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
+                    found[of] = "library"
+            elif to not in running or to.name[0] == "_" or to.file == starter.file:
+                continue
+            elif of is not None and _loads(reading, to, of):
+                found |= {to: "library", of: "library"}
+            elif of is None and to not in starters and _near(reading, to) & serving:
+                if starter in starters and to not in found:
+                    # What it makes, a program may make as well.
+                    waiting.append(to)
+                found[to] = "server"
+            elif of is None and to in decoding:
+                found[to] = "library"
+    for of in reading.classes:
+        if of.key in known or of in found:
+            found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
+    ways = starters | {each for each in found if isinstance(each, Function)}
+    for of in reading.classes:
+        if (of.key in known or of in found) and "__init__" in of.methods:
+            ways.add(of.methods["__init__"])
+    for to in {edge.callee for way in ways for edge in graph.edges.get(way, ()) if edge.callee in running}:
+        shared = {edge.caller for edge in graph.callers[to]} & ways
+        if to.owner is None and len(shared) > 1 and any(edge.how == "process" for edge in graph.edges[to]):
+            found[to] = "library"
+    return [(role, thing) for thing, role in found.items()]
+
+
+def _public(of: Class, running: set[Function]) -> Iterator[Function]:
+    return (each for name, each in of.methods.items() if name[0] != "_" and each in running)
+
+
+def _generating(reading: Reading, of: Class, decoding: set[Function]) -> list[Function]:
+    """Public methods of a class that hold a loop which decodes or trains, or call it."""
+    return [each for name, each in of.methods.items() if name[0] != "_" and _near(reading, each) & decoding]
+
+
+def _near(reading: Reading, function: Function) -> set[Function]:
+    """A function, what it calls or starts, and what that calls."""
+    return {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 1))}
+
+
+def _loads(reading: Reading, method: Function, of: Class) -> bool:
+    """Whether a method of a class gives an object of the class that can run: ``from_folder``."""
+    values = reading.graph.evaluator.values(method, [*method.annotated, *method.returns])
+    return any(each.of is of for each in values if isinstance(each, Instance | ClassValue))
 
 
 def _runners(reading: Reading, running: set[Function]) -> list[Class]:

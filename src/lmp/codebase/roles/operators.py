@@ -25,7 +25,6 @@ SEEDS = frozenset(
         "set_seed",
         "set_random_seed",
         "seed_everything",
-        "use_deterministic_algorithms",
         "set_rng_state",
     ]
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.records import Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
 PARAMETERS = frozenset(
@@ -30,7 +31,23 @@ PARAMETERS = frozenset(
     ]
 )
 """Names that every API of sampling gives its parameters."""
+CARRIES = re.compile(r"Request|Response|Completion|Chat|Req(?=[A-Z]|$)")
+"""Classes that carry a request over the network, by their names."""
+PRODUCTS = operators.MATMULS | {"mm", "linear", "dot", "addmm"}
+CHECKS = re.compile(r"verif|valid|check|normal|post_init")
+DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
+"""Parameters of the draw alone."""
 LOGITS = re.compile(r"logit|penalt|softmax|renorm|mask|bias|temp|top_?[pkn]|min_?p|typical|xtc|dry|grammar")
+SCORES = frozenset(["logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs", "probability"])
+"""Words of a variable that holds logits, or the probabilities made from them."""
+HEAD = frozenset(["lm", "head"])
+"""The projection to the vocabulary, as the papers on language models call it."""
+WIDTHS = frozenset(["out", "output", "features"])
+"""Words of the argument that is the size of a projection's output."""
+LONG = 20
+"""Lines of a function that does more than one thing."""
+FURTHEST = 4
+"""Calls through which logits are followed."""
 
 
 def sampling_rows(reading: Reading) -> list[Row]:
@@ -39,47 +56,272 @@ def sampling_rows(reading: Reading) -> list[Row]:
     def add(role: str, symbol: str, where: Place, why: str) -> None:
         found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why))
 
-    for function, why in reading.samples.items():
-        if not _inside(function):
-            add("sample", function.qualname, place(function), why)
-    for function in reading.runs_model:
-        if any(edge.callee in reading.samples for edge in reading.graph.edges[function]):
-            add("sample", function.qualname, place(function), "gets logits and hands them to a sampler")
-    for function in reading.functions:
-        if any("logits" in split(str(chain[0])) for chain in function.returns) and function in reading.running:
-            add("logits", function.qualname, place(function), "returns logits")
-    for of in _parameter_classes(reading):
-        if says(of.name, "sampling"):
-            for method in of.methods.values():
-                if re.search(r"verif|valid|check|normal|post_init", method.name):
-                    add("parameters", method.qualname, place(method), "checks the parameters")
-        add("parameters", of.qualname, place(of), "fields of sampling")
-        if not says(of.name, "sampling") and not re.search(r"Generat|Request|Response|Completion|Chat", of.name):
-            # A class that is there for them stands for its fields.
-            for each in of.fields:
-                if each.name in PARAMETERS:
-                    add(
-                        "parameters", f"{of.qualname}.{each.name}", Place(of.file, each.line), f"default {each.default}"
-                    )
-    for function in reading.functions:
-        seeds = {call.name for call in function.calls} & operators.SEEDS
-        if seeds and not function.native:
-            add("seed", function.qualname, place(function), ", ".join(sorted(seeds)))
-        elif says(function.name, "seed") and not says(function.qualname, "not_sampling"):
-            add("seed", function.qualname, place(function), "by its name")
-        elif _named(function):
-            add(role_of(function.name, function), function.qualname, place(function), "by its name")
-    for of in reading.classes:
-        if says(of.name, "sampling") and not says(of.qualname, "not_sampling"):
-            add(role_of(of.name, of), of.qualname, place(of), "by its name")
-    for kernel in reading.facts.kernels:
-        if (
-            reading.is_own(kernel.place.file)
-            and says(kernel.name, "sampling")
-            and not says(kernel.name, "not_sampling")
-        ):
-            add(role_of(kernel.name, kernel), kernel.name, kernel.place, "kernel")
+    draws = _draws(reading)
+    natives = [each for each in reading.functions if each.native and _named(each)]
+    kernels = [each for each in reading.facts.kernels if reading.is_own(each.place.file) and _speaks(each.name)]
+    if draws or natives or kernels:
+        spine = _spine(reading, draws)
+        records = _records(reading)
+        steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
+        heads = _heads(reading)
+        for function in sorted(spine, key=lambda each: each.key):
+            if not _inside(function):
+                add("sample", function.qualname, place(function), draws.get(function, "hands logits to the draw"))
+        for function, why in {**steps, **heads}.items():
+            add("logits", function.qualname, place(function), why)
+        for role, symbol, where, why in _parameters(reading, spine, records):
+            add(role, symbol, where, why)
+        for of in reading.classes:
+            methods = set(of.methods.values())
+            if of.native or _inside(of):
+                continue
+            speaks = _speaks(of.name) and any(each.key in found for each in methods)
+            drawn = any(each in spine and each.name in CALLED for each in methods)
+            if speaks or (drawn and not methods & reading.attending):
+                add(role_of(of.name, of), of.qualname, place(of), "works on logits")
+        for function in reading.functions:
+            if (
+                not function.native
+                and _named(function)
+                and not _inside(function)
+                and _beside(reading, function, {*spine, *steps})
+            ):
+                add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
+    for role, symbol, where, why in _seeds(reading):
+        add(role, symbol, where, why)
+    for function in natives:
+        add(role_of(function.name, function), function.qualname, place(function), "by its name")
+    for kernel in kernels:
+        add(role_of(kernel.name, kernel), kernel.name, kernel.place, "kernel")
     return list(found.values())
+
+
+def _draws(reading: Reading) -> dict[Function, str]:
+    """Functions that draw a token, by an operator or by a kernel; a module that attends is the model."""
+    launched = {
+        (each.place.file, each.inside): each.kernel
+        for each in reading.facts.launches
+        if _speaks(each.kernel) and reading.is_own(each.place.file)
+    }
+    found = {
+        each: launched[each.file, each.qualname] for each in reading.functions if (each.file, each.qualname) in launched
+    }
+    found |= reading.samples
+    for each in reading.functions:
+        # Where the kernel is not followed, the name and what it is given tell.
+        given = {word for name in each.params for word in split(name)}
+        if not each.native and split(each.name) & {"sample", "sampling"} and given & SCORES:
+            found.setdefault(each, "takes logits, by its name")
+    return {
+        each: why
+        for each, why in found.items()
+        if not _aside(each) and not (each.name in CALLED and each in reading.attending)
+    }
+
+
+def _scores(chains: Iterable[Chain]) -> bool:
+    """Whether an expression is named as logits or as probabilities."""
+    return any(isinstance(part, str) and split(part) & SCORES for chain in chains for part in chain[-2:])
+
+
+def _handed(call: Call | None) -> bool:
+    """Whether a call is given logits."""
+    return call is not None and any(_scores(chains) for chains in (*call.args, *(each for _, each in call.keywords)))
+
+
+def _passes(call: Call | None) -> bool:
+    """Whether a call is given the temperature, or another parameter of the draw, that its function was given."""
+    if call is None:
+        return False
+    named = {name for name, chains in call.keywords if chains}
+    return bool(DRAWN_BY & (named | {str(chain[-1]) for chains in call.args for chain in chains}))
+
+
+def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
+    """What draws a token, and what hands logits or its parameters on to that."""
+    found = set(draws)
+    waiting = [(each, 0) for each in found]
+    while waiting:
+        function, depth = waiting.pop()
+        for edge in reading.graph.callers.get(function, ()):
+            caller = edge.caller
+            if caller in found or depth == FURTHEST or not reading.is_own(caller.file) or not caller.qualname:
+                continue
+            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling"):
+                continue
+            gets = caller in reading.runs_model and function in draws
+            passes = caller.name != "main" and _passes(edge.call)
+            if gets or passes or _handed(edge.call):
+                found.add(caller)
+                waiting.append((caller, depth + 1))
+    return found
+
+
+def _steps(reading: Reading, roots: set[Function]) -> dict[Function, str]:
+    """What logits are handed to besides the draw: penalties, masks, cuts of the distribution."""
+    found: dict[Function, str] = {}
+    waiting = sorted(roots, key=lambda each: each.key)
+    while waiting:
+        for edge in reading.graph.edges.get(waiting.pop(0), ()):
+            to = edge.callee
+            words = {word for name in to.params for word in split(name)}
+            if to in roots or to in found or to in reading.attending or not words & SCORES or _inside(to):
+                continue
+            if reading.is_own(to.file) and to.name != "__init__" and not _aside(to):
+                found[to] = "takes logits"
+                waiting.append(to)
+    return found
+
+
+def _aside(function: Function) -> bool:
+    """Whether other scores than those of tokens are meant: of experts, of attention, of training."""
+    return any(says(each, "not_sampling") for each in (function.qualname, function.file)) or says(
+        function.file, "attention"
+    )
+
+
+def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
+    """Whether what is named for sampling lies where it is done: by its file, its class, or a call to or from there."""
+    graph = reading.graph
+    file = function.file.rpartition("/")[2]
+    if not any(each.file == function.file for each in known):
+        return False
+    linked = {edge.callee for edge in graph.edges[function]} | {edge.caller for edge in graph.callers.get(function, ())}
+    return _speaks(file) or bool(linked & known)
+
+
+def _heads(reading: Reading) -> dict[Function, str]:
+    """Methods that compute logits: they call the projection to the vocabulary, or multiply by its weight."""
+    found: dict[Function, str] = {}
+    heads = {
+        of: {name for name in of.attributes if _is_head(of, name)}
+        for of in reading.classes
+        if not of.native and not reading.is_beside(of.file)
+    }
+    evaluator = reading.graph.evaluator
+    for of in heads:
+        names = {name for each in evaluator.line(of) for name in heads.get(each, ())}
+        for method in of.methods.values():
+            named = {
+                chain[:-1] for name, chains in method.locals.items() if "logits" in split(name) for chain in chains
+            }
+            for call in method.calls:
+                chain = call.callee[0] if call.callee else ()
+                weight = any(split(str(part)) >= HEAD for chains in call.args for each in chains for part in each[-2:])
+                if chain[:1] == ("self",) and len(chain) == 2:
+                    of_another = all(isinstance(each, External) for each in evaluator.values(method, [chain]))
+                    computes = chain[1] in names or split(str(chain[1])) >= HEAD or (chain in named and of_another)
+                else:
+                    computes = weight and call.name in PRODUCTS
+                if computes and method.name != "__init__":
+                    found.setdefault(method, "computes logits")
+                elif weight:
+                    for edge in reading.graph.edges[method]:
+                        if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
+                            found.setdefault(edge.callee, "is handed the projection to the vocabulary")
+    return found
+
+
+def _is_head(of: Class, name: str) -> bool:
+    """Whether an attribute is made with the vocabulary's size as that of its output."""
+    line = of.lines.get(name, 0)
+    return any(
+        0 <= call.line - line <= 30
+        and any(chain[:-1] == call_chain for _, chain in of.attributes[name] for call_chain in call.callee)
+        and (
+            any(_vocabulary(chains) for chains in call.args[1:])
+            or any(_vocabulary(chains) for key, chains in call.keywords if split(key) & WIDTHS)
+        )
+        for function in {function for function, _ in of.attributes[name] if function is not None}
+        for call in function.calls
+    )
+
+
+def _vocabulary(chains: Iterable[Chain]) -> bool:
+    return any("vocab" in split(str(chain[-1])) for chain in chains)
+
+
+def _records(reading: Reading) -> list[Class]:
+    """Classes that keep the parameters; what carries a request over the network only where nothing else keeps them."""
+    every = list(_parameter_classes(reading))
+    return [of for of in every if not CARRIES.search(of.name)] or every
+
+
+def _parameters(reading: Reading, spine: set[Function], records: list[Class]) -> Iterator[tuple[str, str, Place, str]]:
+    """Records of the parameters with what builds and checks them; without one, arguments that reach the draw."""
+    for of in records:
+        yield "parameters", of.qualname, place(of), "fields of sampling"
+        for method in of.methods.values():
+            builds = any(chain[-1] == "classmethod" for chain in method.decorators)
+            if builds or CHECKS.search(method.name):
+                yield "parameters", method.qualname, place(method), "builds or checks the parameters"
+            elif LOGITS.search(method.name):
+                yield "logits", method.qualname, place(method), "a step of the parameters' record"
+        if not says(of.name, "sampling") and not CARRIES.search(of.name) and "Generat" not in of.name:
+            # A class that is there for more stands for its fields.
+            for each in of.fields:
+                if _plain(each.name) in PARAMETERS:
+                    where = Place(of.file, each.line)
+                    yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
+    made = set(records)
+    evaluator = reading.graph.evaluator
+    for function in reading.functions:
+        if function.native or says(function.qualname, "not_sampling") or _inside(function):
+            continue
+        called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
+        if called and len({_plain(each) for each in function.reads} & PARAMETERS) > 2:
+            yield "parameters", function.qualname, place(function), "collects the parameters"
+        elif (_named(function) or (function in reading.running and len(PARAMETERS & set(function.params)) > 1)) and any(
+            isinstance(each, ClassValue) and each.of in made
+            for call in function.calls
+            if len({_plain(name) for name, _ in call.keywords} & PARAMETERS) > 1
+            for each in evaluator.values(function, call.callee)
+        ):
+            yield "parameters", function.qualname, place(function), "builds the parameters"
+        reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
+        for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
+            for name, chains in call.keywords:
+                if name in PARAMETERS and not chains:
+                    where = Place(function.file, call.line)
+                    yield "parameters", f"{function.qualname}.{name}", where, "fixed at the call"
+                elif name in PARAMETERS and name in function.params and not records and function.name[0] != "_":
+                    where = Place(function.file, function.lines.get(name, function.line))
+                    yield "parameters", f"{function.qualname}.{name}", where, "reaches the draw"
+
+
+def _plain(name: str) -> str:
+    """``temperatures`` and ``top_ps`` are the parameters of a batch."""
+    return name.removesuffix("s") if name.removesuffix("s") in PARAMETERS else name
+
+
+def _apart(reading: Reading, function: Function) -> bool:
+    name = function.qualname
+    return says(name, "not_sampling") or says(name, "beside") or reading.is_beside(function.file)
+
+
+def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
+    """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
+    running = reading.running
+    for function in reading.functions:
+        calls = [call for call in function.calls if call.name in operators.SEEDS]
+        if not calls or function.native or _apart(reading, function):
+            continue
+        of = function.owner
+        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
+        if running and not running & (around | set(of.methods.values() if of is not None else ())):
+            # What shuffles data, or tries something, seeds for itself.
+            continue
+        why = ", ".join(sorted({call.name for call in calls}))
+        kept = {name: line for name, line in of.lines.items() if "seed" in split(name)} if of is not None else {}
+        inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
+        if kept and function.name == "__init__" and of is not None:
+            # Of a constructor the seed that the object keeps.
+            for name, line in kept.items():
+                yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
+        elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):
+            yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
+        else:
+            yield "seed", function.qualname, place(function), why
 
 
 def role_of(name: str, thing: object) -> str:
@@ -91,20 +333,24 @@ def role_of(name: str, thing: object) -> str:
     return "logits" if LOGITS.search(lower) and "sampl" not in lower else "sample"
 
 
-def _inside(function: Function) -> bool:
-    return function.outer is not None and not function.outer.qualname
+def _inside(of: Function | Class) -> bool:
+    """Whether it is defined in a function."""
+    return bool(of.within if isinstance(of, Class) else of.outer is not None and of.outer.qualname)
+
+
+def _speaks(name: str) -> bool:
+    return says(name, "sampling") and not says(name, "not_sampling")
 
 
 def _named(function: Function) -> bool:
-    if function.name.startswith("__") or says(function.qualname, "not_sampling"):
-        return False
-    return says(function.name, "sampling") and function.end - function.line >= 2
+    long = function.end - function.line >= 2
+    return long and not function.name.startswith("__") and _speaks(function.name) and _speaks(function.qualname)
 
 
 def _parameter_classes(reading: Reading) -> Iterator[Class]:
     for of in reading.classes:
-        if says(of.qualname, "not_sampling"):
+        if says(of.qualname, "not_sampling") or of.within:
             continue
-        names = {each.name for each in of.fields} | set(of.attributes)
+        names = {_plain(each.name) for each in of.fields} | {_plain(name) for name in of.attributes}
         if len(names & PARAMETERS) >= 2 and not any(method in reading.attends for method in of.methods.values()):
             yield of

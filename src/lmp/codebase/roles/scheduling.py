@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.values import Instance
+from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
 ROLES = (
@@ -23,14 +27,33 @@ ROLES = (
 HANDLES = r"post|defer|pop|push|add|take|process|launch|split|update|decode|slot|loop|task"
 """What a method of C++ does with requests, by its name: what it reads is not kept."""
 ROLES_THAT_DECIDE = (
-    r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch"
+    r"preempt|pause|retract|swap|evict|resume|chunk|priorit|can_|admit|limit|capacity|is_full|busy|batch|budget|order"
 )
 
 SIDE = re.compile(
     r"clean|ready|log|sleep|warm|weight|wait_task|st(?:art|op)(?:_async)?$|close|shutdown|stat|print|dump|metric"
-    r"|setup|repr|health|collate|fail"
+    r"|setup|repr|health|collate|fail|alloc|copy|flush|encoder|free|process$|respon|_hash"
 )
 """Methods beside the work on requests."""
+TELLS = re.compile(r"_*(?:has|is|num|get_num)_(?!busy|full)")
+"""Methods that only tell something; whether there is room decides."""
+DECIDES = re.compile(
+    r"(?i)admi|adder|polic|priorit|order|chunk|preempt|retract|pause|budget|dispatch|route|balanc|schedul|batch"
+)
+"""What is decided about requests: which, when, how many, in which order, and where."""
+LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch|seqs|requests)")
+"""An assertion that bounds the batch."""
+WAITS = frozenset(["waiting", "backlog"])
+"""Words of an attribute that holds what waits for a turn."""
+QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
+ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
+"""What is scheduled."""
+SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
+MOST_FIELDS = 20
+"""Fields of a record that is there to fix the work; a longer one configures everything."""
+STEPS = ("run", "step", "schedule", "process")
+"""The method by which a class does its one thing."""
+SHORT = 4
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
 )
@@ -38,33 +61,111 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 
 
 def scheduler_rows(reading: Reading) -> list[Row]:
-    found: dict[tuple[str, int], Row] = {}
-    running = reading.running
-    serving = [of for of in reading.classes if _fits(of.qualname, of.file) and not reading.is_beside(of.file)]
-    if not any(_is_queue(of, name) for of in serving for name in of.attributes):
+    classes = _classes(reading)
+    if not classes:
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
-        return []
-    for of, why in _classes(reading, running):
-        row = Row("scheduler", _role(of.name, "queue"), of.qualname, place(of), why)
-        found.setdefault((of.file, of.line), row)
-        queues = {name for name in of.attributes if _is_queue(of, name)}
+        return list({(row.place.file, row.place.line): row for row in _static(reading)}.values())
+    found: dict[tuple[str, int], Row] = {}
+
+    def add(role: str, symbol: str, where: Place, why: str, rank: int = 0) -> None:
+        found.setdefault((where.file, where.line), Row("scheduler", role, symbol, where, why, rank))
+
+    for of, why in classes.items():
+        add(_role(of.name, "queue"), of.qualname, place(of), why)
+        queues = _queues(of)
+        for name in of.lines:
+            places = "slot" in split(name) and _is_made_queue(of, name)
+            if places or (name in queues and split(name) & WAITS):
+                add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
+        for item in _items(reading, of, queues):
+            add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
         for method in of.methods.values():
             if _matters(method) and _works_on(reading, of, method, queues):
-                role, rank = _role(method.name, "batch"), int(not method.reads & queues)
-                row = Row("scheduler", role, method.qualname, place(method), f"of {of.name}", rank)
-                found.setdefault((method.file, method.line), row)
+                add(
+                    _role(method.name, "batch"),
+                    method.qualname,
+                    place(method),
+                    f"of {of.name}",
+                    int(not method.reads & queues),
+                )
     for function in reading.functions:
         if (
             function.owner is None
             and not function.native
             and says(function.name, "scheduler")
-            and _fits(function.qualname, function.file)
-            and (function in running or re.search(r"req|batch|queue", function.name))
+            and _matters(function)
+            and _fits(reading, function.qualname, function.file)
+            and (function in reading.running or re.search(r"req|batch|queue", function.name))
         ):
-            role = _role(function.name, "batch")
-            row = Row("scheduler", role, function.qualname, place(function), "by what it handles", 1)
-            found.setdefault((function.file, function.line), row)
+            add(_role(function.name, "batch"), function.qualname, place(function), "by what it handles", 1)
     return list(found.values())
+
+
+def _static(reading: Reading) -> Iterator[Row]:
+    """What fixes the order of work where no requests wait: loops that decode or train, and what calls them."""
+    trains = reading.reaching(each for each in reading.functions if {c.name for c in each.calls} & operators.TRAINS)
+    loops = [
+        each
+        for each in decode_loops(reading)
+        if not reading.is_beside(each.file)
+        and "valid" not in each.name
+        # One that trains on a batch as it comes orders nothing.
+        and (each not in trains or any(re.search("micro|accumulat", name) for name in each.reads))
+    ]
+    if not loops:
+        return
+    around = {edge.caller for each in loops for edge in reading.graph.callers.get(each, ()) if each.owner is not None}
+    for each in dict.fromkeys((*loops, *around)):
+        # A function that handles several sequences at once, by the names that it reads.
+        batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
+        if batched and each.qualname and each.name[:2] != "__":
+            yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
+    for function in reading.functions:
+        if not function.native and not reading.is_beside(function.file):
+            for role, symbol, line, why in _static_parts(reading, function):
+                yield Row("scheduler", role, symbol, Place(function.file, line), why)
+    for of in reading.classes:
+        numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
+        if numbers and len(of.fields) <= MOST_FIELDS:
+            yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
+
+
+def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
+    """How a function cuts work into parts: the step of a range, a batch that it makes, a limit, a queue of jobs."""
+    name = function.qualname
+    edges = reading.graph.edges[function]
+    for call in function.calls:
+        step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
+        if call.name == "range" and "batch" in step:
+            yield "batch", name, function.line, "cuts into batches"
+        elif call.name == "range" and "chunk" in step:
+            if any(edge.line > call.line and edge.callee in reading.attending for edge in edges):
+                yield "chunking", f"{name}: range", call.line, "steps by a chunk"
+        elif call.name in TAKES and function.endless and function.owner is None:
+            waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
+            if waits and not says(function.file, "not_scheduler"):
+                yield "queue", name, function.line, "takes jobs from a queue"
+    if function.owner is not None and re.search("accumulat|batch_size", function.name):
+        yield "batch", name, function.line, "says how large a batch is"
+    elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed)", function.name):
+        yield "batch", name, function.line, "makes batches"
+    for hazard in function.hazards:
+        if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
+            yield "admission", f"{name}: {hazard.text}", hazard.line, "refuses a larger batch"
+
+
+def _queues(of: Class) -> set[str]:
+    return {name for name in of.attributes if _is_queue(of, name)}
+
+
+def _items(reading: Reading, of: Class, queues: set[str]) -> Iterator[Class]:
+    """Classes of what is put into a queue."""
+    for method in of.methods.values():
+        for call in method.calls:
+            if call.name in PUTS and call.args and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee):
+                for value in reading.graph.evaluator.values(method, call.args[0]):
+                    if isinstance(value, Instance) and reading.is_own(value.of.file) and split(value.of.name) & ITEMS:
+                        yield value.of
 
 
 def role_of(name: str, thing: object) -> str:
@@ -76,63 +177,108 @@ def _role(name: str, otherwise: str) -> str:
     return next((role for role, pattern in ROLES if re.search(pattern, lower)), otherwise)
 
 
-def _fits(name: str, file: str) -> bool:
-    return not says(name, "not_scheduler") and not says(file.rpartition("/")[2], "not_scheduler")
+def _fits(reading: Reading, name: str, file: str) -> bool:
+    beside = reading.is_beside(file) or says(name, "beside")
+    return not beside and not says(name, "not_scheduler") and not says(file.rpartition("/")[2], "not_scheduler")
 
 
 def _works_on(reading: Reading, of: Class, method: Function, queues: set[str]) -> bool:
-    """Whether a method puts requests in or takes them out, runs them, or decides which.
-
-    Of a class without a queue that is named for it, the method's name decides.
-    """
-    if method.reads & queues or says(method.name, "scheduler") or (method.native and re.search(HANDLES, method.name)):
-        return True
-    runs = method in reading.running and (bool(method.loops) or method.endless)
-    decides = re.search(ROLES_THAT_DECIDE, method.name.lower()) is not None
-    return runs or decides
+    """Whether a method puts requests in or takes them out, is given some, runs them, or decides which."""
+    if method.native:
+        return bool(method.reads & queues or says(method.name, "scheduler") or re.search(HANDLES, method.name))
+    given = {word for name in method.params for word in split(name)} & (ITEMS | WAITS) and _role(method.name, "")
+    called = {call.name for call in method.calls}
+    moves = bool(method.reads & queues and called & (PUTS | TAKES)) or any(name.startswith("recv") for name in called)
+    runs = method.endless or (method in reading.running and bool(method.loops)) or method.name in STEPS
+    decides = re.search(ROLES_THAT_DECIDE, method.name.lower()) is not None or says(method.name, "scheduler")
+    return (
+        moves or runs or (method.end - method.line > SHORT and (bool(given) or decides or bool(method.reads & queues)))
+    )
 
 
 def _matters(method: Function) -> bool:
-    return not method.name.startswith("__") and not SIDE.search(method.name)
+    return not method.name.startswith("__") and not SIDE.search(method.name) and not TELLS.match(method.name)
 
 
-def _classes(reading: Reading, running: set[Function]) -> Iterator[tuple[Class, str]]:
-    """Classes that keep a queue, and that build batches, run them, or are asked by what does."""
+def _classes(reading: Reading) -> dict[Class, str]:
+    """Classes that keep a queue of requests, and those that they ask: what orders, admits or batches requests."""
+    running, graph = reading.running, reading.graph
+    keep: dict[Class, str] = {}
     for of in reading.classes:
-        if not _fits(of.qualname, of.file):
+        if not _fits(reading, of.qualname, of.file) or _hands_out(of):
             continue
-        queues = [name for name in of.attributes if _is_queue(of, name)]
-        about = {word for method in of.methods for word in split(method)} | split(of.name)
+        about = split(of.name) | {word for method in of.methods for word in split(method)}
         about |= {word for method in of.methods.values() for name in method.params for word in split(name)}
-        serves = bool(
-            about
-            & {"req", "request", "reqs", "batch", "batching", "slot", "task", "decode", "schedule", "seq", "preempt"}
+        about |= {word for each in of.fields for word in split(each.name)}
+        queues = _queues(of)
+        receives = any(
+            each.endless and any(c.name.startswith("recv") for c in each.calls) for each in of.methods.values()
         )
-        if queues and serves:
-            yield of, f"keeps {', '.join(sorted(queues)[:3])}"
-        elif says(of.name, "scheduler") and (serves or any(method in running for method in of.methods.values())):
-            yield of, "builds batches or keeps requests"
+        if queues and about & SERVES:
+            keep[of] = f"keeps {', '.join(sorted(queues)[:3])}"
+        elif receives and any(says(name, "scheduler") for name in of.methods):
+            keep[of] = "receives requests and sends them on"
+        elif _is_item(of) and graph.evaluator.bases(of):
+            # A kind of request, of which the first class tells.
+            continue
+        elif not of.methods and "schedul" not in of.name.lower():
+            # A record of a slot or of a queue's item.
+            continue
+        elif says(of.name, "scheduler") and (about & SERVES or any(each in running for each in of.methods.values())):
+            keep[of] = "builds batches or keeps requests"
+
+    def near(of: Class) -> set[Class]:
+        edges = [edge for each in of.methods.values() for edge in graph.edges.get(each, ())]
+        back = [edge for each in of.methods.values() for edge in graph.callers.get(each, ())]
+        found = {edge.callee.owner for edge in edges} | {edge.caller.owner for edge in back}
+        return {each for each in found if each is not None and each is not of}
+
+    # A queue serves requests where it is part of a run of the model, or of what calls one.
+    found = [of for of in keep if not running or of.native or any(each in running for each in of.methods.values())]
+    seen = set(found)
+    for of in found:
+        for other in sorted(near(of) & keep.keys() - seen, key=lambda each: each.key):
+            seen.add(other)
+            found.append(other)
+    serving = {of: why for of, why in keep.items() if of in seen}
+    if not any(_queues(of) for of in serving):
+        return {}
+    for of in list(serving):
+        for other in sorted(near(of) - serving.keys(), key=lambda each: each.key):
+            given = {word for each in other.methods.values() for name in each.params for word in split(name)} & ITEMS
+            fits = _fits(reading, other.qualname, other.file) and reading.is_own(other.file) and not _hands_out(other)
+            apart = "cache" in split(other.name) or any(
+                says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling")
+            )
+            if fits and given and DECIDES.search(other.name) and not apart and not other.native:
+                serving[other] = f"is asked by {of.name}"
+    return serving
+
+
+def _is_item(of: Class) -> bool:
+    last = re.findall(r"[A-Z][a-z]+", of.name)
+    return any(word.lower() in ITEMS - {"batch", "task"} for word in last)
+
+
+def _hands_out(of: Class) -> bool:
+    """Whether a class hands places out and takes them back: an allocator, which belongs to the cache."""
+    names = [each.lower() for each in of.methods]
+    return any("alloc" in each for each in names) and any("free" in each for each in names)
+
+
+def _is_made_queue(of: Class, name: str) -> bool:
+    return any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain)
 
 
 def _is_queue(of: Class, name: str) -> bool:
     """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
-    if not split(name) & {
-        "queue",
-        "req",
-        "reqs",
-        "request",
-        "waiting",
-        "running",
-        "pending",
-        "slot",
-        "backlog",
-    }:
+    if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
         return False
     if says(name, "not_scheduler") or any(
         each.target == name for method in of.methods.values() for each in method.made
     ):
         return False
-    if any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain):
+    if _is_made_queue(of, name):
         return True
     used = {
         call.name

@@ -59,7 +59,8 @@ def decode_loops(reading: Reading) -> list[Function]:
             continue
         inside = [edge for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop]
         # Attention is reached through a model; what calls its function itself is an operator.
-        ran = [edge.callee for edge in inside if edge.callee.owner is not None or edge.callee.native]
+        called = [edge.callee for edge in inside]
+        ran = [each for each in called if each.owner is not None or each.native or each in reading.runs_model]
         own = {name for name, reached in ends.items() if any(edge.callee in reached for edge in inside)}
         if not any(each in ends["attention"] for each in ran):
             own.discard("attention")

@@ -63,7 +63,8 @@ class Weighing:
         found = {(row.place.file, row.place.line): row for row in rows}
         ruled = set(found)
         for key, thing in self.things.items():
-            if section != "scheduler" and key not in found and self._speaks(section, thing, key[0]):
+            found_by_words = section != "scheduler" and (section != "sampling" or _is_native(thing))
+            if found_by_words and key not in found and self._speaks(section, thing, key[0]):
                 name = _name(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
@@ -130,6 +131,10 @@ class Weighing:
         near = {edge.callee.key for each in methods for edge in graph.edges.get(each, ())}
         near |= {edge.caller.key for each in methods for edge in graph.callers.get(each, ())}
         return any(each in strong and each[0] != key[0] for each in near)
+
+
+def _is_native(thing: Thing) -> bool:
+    return isinstance(thing, Kernel) or thing.native
 
 
 def _name(thing: Thing) -> str:

@@ -1,0 +1,244 @@
+"""Ways to run, sampling and order of work in makes that differ: each row follows from reading the few lines here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.rows import every_row
+
+MODEL = """import torch
+import torch.nn.functional as F
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width, vocab_size, max_batch):
+        super().__init__()
+        self.max_batch = max_batch
+        self.last = torch.nn.Linear(width, vocab_size)
+
+    @staticmethod
+    def from_files(path) -> "Net":
+        return Net(8, 16, 2)
+
+    def forward(self, x):
+        assert len(x) <= self.max_batch
+        return self.last(F.scaled_dot_product_attention(x, x, x))
+"""
+RUN = """import torch
+
+from tool.model import Net
+
+
+def generate(
+    prompts,
+    model: Net,
+    piece_chunk,
+    temperature: float,
+):
+    model = model.eval()
+    for at in range(0, len(prompts), piece_chunk):
+        logits = model.forward(prompts[at : at + piece_chunk])
+    while True:
+        token = pick(logits, temperature=temperature, top_p=0.9)
+        logits = model.forward(token)
+
+
+def pick(logits, temperature, top_p):
+    cut(logits, top_p)
+    return torch.multinomial(torch.softmax(logits / temperature, -1), 1)
+
+
+def cut(scores, amount):
+    scores[scores < amount] = 0
+
+
+def shuffle(items):
+    torch.manual_seed(1)
+    return items
+"""
+MAIN = """from fire import Fire
+
+from tool.model import Net
+from tool.run import generate
+
+
+def talk(path: str):
+    generate([path], Net.from_files(path), 4, 0.7)
+
+
+def look(path: str):
+    print(path)
+
+
+if __name__ == "__main__":
+    Fire({"talk": talk, "look": look})
+"""
+
+
+SCRIPT = """import argparse
+
+from tool.model import Net
+from tool.run import generate
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--path")
+generate(["a"], Net.from_files(parser.parse_args().path), 4, 0.7)
+"""
+
+
+def read(folder: Path, files: dict[str, str]) -> list[Row]:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return every_row(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    files = {
+        "README.md": "Use it:\n\n    from tool.model import Net\n    net = Net.from_files('weights')\n",
+        "tool/__init__.py": "",
+        "tool/model.py": MODEL,
+        "tool/run.py": RUN,
+        "tool/cli.py": MAIN,
+        "examples/short.py": SCRIPT,
+    }
+    return read(tmp_path_factory.mktemp("base"), files)
+
+
+def placed(rows: list[Row], section: str) -> set[tuple[str, int]]:
+    return {(row.place.file, row.place.line) for row in rows if row.section == section}
+
+
+def line(text: str, part: str) -> int:
+    return next(at for at, each in enumerate(text.split("\n"), 1) if part in each)
+
+
+def test_ways_to_run_without_a_main_function(rows: list[Row]) -> None:
+    # The block hands a table of commands on; what they start elsewhere, and what the README shows, a program may use.
+    assert placed(rows, "entry_points") == {
+        ("tool/cli.py", line(MAIN, "__main__")),
+        ("tool/cli.py", line(MAIN, "def talk")),
+        ("tool/cli.py", line(MAIN, "def look")),
+        # A script without a main block, where it begins to take arguments.
+        ("examples/short.py", line(SCRIPT, "ArgumentParser")),
+        ("tool/run.py", line(RUN, "def generate")),
+        ("tool/model.py", line(MODEL, "class Net")),
+        ("tool/model.py", line(MODEL, "def from_files")),
+    }
+
+
+def test_logits_are_followed_to_the_draw(rows: list[Row]) -> None:
+    # ``forward`` calls the projection to the vocabulary, ``cut`` gets the logits of the draw, ``generate`` hands them
+    # on with a temperature of its own and a fixed top_p. What seeds no run is no seed of sampling.
+    assert placed(rows, "sampling") == {
+        ("tool/model.py", line(MODEL, "def forward")),
+        ("tool/run.py", line(RUN, "def generate")),
+        ("tool/run.py", line(RUN, "temperature: float")),
+        ("tool/run.py", line(RUN, "top_p=0.9")),
+        ("tool/run.py", line(RUN, "def pick")),
+        ("tool/run.py", line(RUN, "def cut")),
+    }
+
+
+def test_order_of_work_where_no_requests_wait(rows: list[Row]) -> None:
+    # The loop takes several prompts, cuts them into chunks, and the model refuses more than its batch.
+    assert placed(rows, "scheduler") == {
+        ("tool/run.py", line(RUN, "def generate")),
+        ("tool/run.py", line(RUN, "in range(0")),
+        ("tool/model.py", line(MODEL, "assert")),
+    }
+
+
+SERVER = """import queue
+
+import uvicorn
+from fastapi import FastAPI
+
+from serve.work import Orderer
+
+app = FastAPI()
+
+
+class Request:
+    def __init__(self, text):
+        self.text = text
+
+
+class Front:
+    def __init__(self):
+        self.waiting_requests = queue.Queue()
+        self.orderer = Orderer()
+
+    def accept(self, text):
+        request = Request(text)
+        self.waiting_requests.put(request)
+
+    def turn(self):
+        while True:
+            batch = self.orderer.next_batch(self.waiting_requests.get())
+            self.advance(batch)
+
+    def advance(self, batch):
+        return batch
+
+    def count(self):
+        return self.waiting_requests.qsize()
+
+
+def launch():
+    Front().turn()
+    uvicorn.run(app)
+"""
+WORK = """class Orderer:
+    def next_batch(self, request):
+        if request is None:
+            return []
+        kept = [request]
+        kept.sort()
+        return kept
+"""
+LAZY = """def Front(*args):
+    from serve.server import Front
+
+    return Front(*args)
+"""
+
+
+def test_queue_with_what_it_holds_and_asks(tmp_path: Path) -> None:
+    files = {
+        "serve/__init__.py": "from serve.lazy import Front\n",
+        "serve/lazy.py": LAZY,
+        "serve/server.py": SERVER,
+        "serve/work.py": WORK,
+        "serve/__main__.py": 'from serve.server import launch\n\nif __name__ == "__main__":\n    launch()\n',
+    }
+    rows = read(tmp_path, files)
+    # The queue's line, what is put into it, and what orders requests; the method that counts decides nothing.
+    assert placed(rows, "scheduler") == {
+        ("serve/server.py", line(SERVER, "class Request")),
+        ("serve/server.py", line(SERVER, "class Front")),
+        ("serve/server.py", line(SERVER, "queue.Queue()")),
+        ("serve/server.py", line(SERVER, "def accept")),
+        ("serve/server.py", line(SERVER, "def turn")),
+        ("serve/work.py", 1),
+        ("serve/work.py", 2),
+    }
+
+
+def test_an_import_in_a_function_hides_the_module_s_name(tmp_path: Path) -> None:
+    model = MODEL.replace("class Net", "class Thing").replace("Net", "Thing")
+    lazy = "def Thing(*args):\n    from pack.model import Thing\n\n    return Thing(*args)\n"
+    rows = read(
+        tmp_path,
+        {"pack/__init__.py": "from pack.lazy import Thing\n", "pack/lazy.py": lazy, "pack/model.py": model},
+    )
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    made = next(each for each in reading.functions if each.file == "pack/lazy.py")
+    assert [edge.callee.qualname for edge in reading.graph.edges[made]] == ["Thing.__init__"]
+    assert rows
