@@ -33,6 +33,8 @@ WORDS_ALONE = 7
 """Witnesses that a row needs which only words found."""
 MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
+import os
+MOST=int(os.environ.get("MOST",MOST))
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
 CLASS = 4
@@ -63,7 +65,8 @@ class Weighing:
         found = {(row.place.file, row.place.line): row for row in rows}
         ruled = set(found)
         for key, thing in self.things.items():
-            if section != "scheduler" and key not in found and self._speaks(section, thing, key[0]):
+            words = section != "scheduler" and (section != "attention" or not _is_python(thing))
+            if words and key not in found and self._speaks(section, thing, key[0]):
                 name = _name(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
@@ -75,9 +78,25 @@ class Weighing:
             points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
+        copies = self._copies(kept)
         # Of equals the plainest name: variants are named by what they add.
-        kept.sort(key=lambda row: (row.rank, len(row.symbol.rpartition(".")[0]), row.place.file, row.place.line))
+        kept.sort(
+            key=lambda row: (
+                row in copies,
+                row.rank,
+                len(row.symbol.rpartition(".")[0]),
+                row.place.file,
+                row.place.line,
+            )
+        )
         return kept[:MOST]
+
+    def _copies(self, rows: Iterable[Row]) -> set[Row]:
+        """All but the first of those that have one name in files of one name: variants of one thing in other folders."""
+        first: dict[tuple[str, str], Row] = {}
+        for row in sorted(rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)):
+            first.setdefault((row.place.file.rpartition("/")[2], row.symbol), row)
+        return set(rows) - set(first.values())
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
@@ -85,6 +104,9 @@ class Weighing:
 
     def _weight(self, section: str, row: Row, every: set[tuple[str, int]]) -> int:
         thing = self.things.get((row.place.file, row.place.line))
+        if thing is None:
+            # A line within a function that is shown.
+            return ENOUGH
         ruled = (row.place.file, row.place.line) in every
         file = row.place.file
 
@@ -110,7 +132,7 @@ class Weighing:
 
     def _behaves(self, section: str, thing: Function, row: Row, ruled: bool) -> bool:
         if section == "attention":
-            return thing in self.reading.attends or thing in self.reading.starts_attention
+            return ruled and row.rank == 0
         if section == "kv_cache":
             return ruled and HANDS.search(thing.name) is not None
         if section == "scheduler":
@@ -130,6 +152,10 @@ class Weighing:
         near = {edge.callee.key for each in methods for edge in graph.edges.get(each, ())}
         near |= {edge.caller.key for each in methods for edge in graph.callers.get(each, ())}
         return any(each in strong and each[0] != key[0] for each in near)
+
+
+def _is_python(thing: Thing) -> bool:
+    return not isinstance(thing, Kernel) and not thing.native
 
 
 def _name(thing: Thing) -> str:
