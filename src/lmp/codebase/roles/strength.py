@@ -134,7 +134,7 @@ class Weighing:
         if section == "attention":
             return ruled and row.rank == 0
         if section == "kv_cache":
-            return ruled and HANDS.search(thing.name) is not None
+            return ruled and (row.rank == 0 or HANDS.search(thing.name) is not None)
         if section == "scheduler":
             # It puts requests into a queue or takes them out.
             return ruled and row.rank == 0
