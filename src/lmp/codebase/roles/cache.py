@@ -32,6 +32,8 @@ HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
 COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
 CALLED = ("forward", "__call__")
+USES = 2
+"""Rank of what uses the cache from outside: after the cache's own."""
 EMPTIES = re.compile(r"reset|clear|flush")
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
@@ -61,7 +63,7 @@ def cache_rows(reading: Reading) -> list[Row]:
         if function in handled:
             add(function, handled[function], int(handled[function] == BY_NAME))
         elif why := _function(reading, function, classes, handled):
-            add(function, why)
+            add(function, why, USES)
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):

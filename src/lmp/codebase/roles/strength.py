@@ -15,7 +15,7 @@ from dataclasses import replace
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS
+from lmp.codebase.roles.cache import HANDS, USES
 from lmp.codebase.roles.reach import SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -33,8 +33,8 @@ WORDS_ALONE = 7
 """Witnesses that a row needs which only words found."""
 MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
-import os
-MOST=int(os.environ.get("MOST",MOST))
+OF_A_SHELF = 10
+"""Rows of one folder of models that stand in for one another."""
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
 CLASS = 4
@@ -79,23 +79,44 @@ class Weighing:
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
         copies = self._copies(kept)
+        outside = {(row.place.file, row.place.line) for row in found.values() if row.rank == USES}
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
                 row in copies,
+                (row.place.file, row.place.line) in outside,
                 row.rank,
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
             )
         )
-        return kept[:MOST]
+        return self._few_of_a_shelf(kept)[:MOST]
+
+    def _few_of_a_shelf(self, rows: Iterable[Row]) -> list[Row]:
+        """Of models that stand in for one another a few are enough."""
+        shown: Counter[str] = Counter()
+        kept = []
+        for row in rows:
+            folder = row.place.file.rpartition("/")[0]
+            shown[folder] += folder in self.reading.shelves
+            if shown[folder] <= OF_A_SHELF:
+                kept.append(row)
+        return kept
 
     def _copies(self, rows: Iterable[Row]) -> set[Row]:
-        """All but the first of those that have one name in files of one name: variants of one thing in other folders."""
-        first: dict[tuple[str, str], Row] = {}
+        """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
+        that build on one another."""
+        first: dict[tuple[object, str], Row] = {}
         for row in sorted(rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)):
-            first.setdefault((row.place.file.rpartition("/")[2], row.symbol), row)
+            thing = self.things.get((row.place.file, row.place.line))
+            around: object = row.place.file.rpartition("/")[2]
+            name = row.symbol
+            if isinstance(thing, Function) and thing.owner is not None and row.section == "kv_cache":
+                line = self.reading.graph.evaluator.line(thing.owner)
+                around = next(each for each in reversed(line) if thing.name in each.methods)
+                name = thing.name
+            first.setdefault((around, name), row)
         return set(rows) - set(first.values())
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
@@ -134,7 +155,7 @@ class Weighing:
         if section == "attention":
             return ruled and row.rank == 0
         if section == "kv_cache":
-            return ruled and (row.rank == 0 or HANDS.search(thing.name) is not None)
+            return ruled and (row.rank != 1 or HANDS.search(thing.name) is not None)
         if section == "scheduler":
             # It puts requests into a queue or takes them out.
             return ruled and row.rank == 0
