@@ -1,7 +1,7 @@
 """Attention: modules that compute it, the backends that they may use, and its kernels.
 
-What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it, the
-methods of that class that lead to it, what works on queries, keys and values for it, and what chooses among such classes.
+What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
+methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row, place
-from lmp.codebase.roles.words import says, split
+from lmp.codebase.roles.words import says
 
 BACKEND = re.compile(
     r"(?i)backend|get_\w*(module|impl|config|attn|attention)|determine|select|choose|best|dispatch|plan|gen_|impl$"
@@ -54,7 +54,11 @@ def attention_rows(reading: Reading) -> list[Row]:
     for of, why in classes.items():
         add(of, role_of(of.name, of), why, int(why == BY_NAME))
     for function in reading.functions:
-        if function.key not in reading.kernels and not SIDE.search(function.name) and not function.name.startswith("__"):
+        if (
+            function.key not in reading.kernels
+            and not SIDE.search(function.name)
+            and not function.name.startswith("__")
+        ):
             why = (
                 _named(reading, function, computes)
                 or _method(reading, function, classes, users)
@@ -70,10 +74,10 @@ def attention_rows(reading: Reading) -> list[Row]:
                 (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)
             )
     for kernel in reading.facts.kernels:
-        of = kernel.place
-        near = says(kernel.name, "attention") or says(of.file.rpartition("/")[2], "attention")
-        if reading.is_own(of.file) and near and (of.file, of.line) not in reading.inner_kernels:
-            found[of.file, of.line] = Row("attention", "kernel", kernel.name, of, kernel.language)
+        at = kernel.place
+        near = says(kernel.name, "attention") or any(says(part, "attention") for part in at.file.split("/")[-2:])
+        if reading.is_own(at.file) and near and (at.file, at.line) not in reading.inner_kernels:
+            found[at.file, at.line] = Row("attention", "kernel", kernel.name, at, kernel.language)
     return list(found.values())
 
 
@@ -165,9 +169,7 @@ def _users(reading: Reading, classes: dict[Class, str]) -> dict[Function, set[Cl
     return users
 
 
-def _method(
-    reading: Reading, method: Function, classes: dict[Class, str], users: dict[Function, set[Class]]
-) -> str:
+def _method(reading: Reading, method: Function, classes: dict[Class, str], users: dict[Function, set[Class]]) -> str:
     """A method of such a class that leads to attention, prepares it, or is one that its interface asks for.
 
     Many models that share one attention call it alike: there the classes are named, and what they share.
@@ -184,7 +186,9 @@ def _method(
         alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
         return "" if alike else "leads to attention"
     bases = reading.graph.evaluator.line(method.owner)[1:]
-    asked = any(base in classes and method.name in base.methods and base.methods[method.name].abstract for base in bases)
+    asked = any(
+        base in classes and method.name in base.methods and base.methods[method.name].abstract for base in bases
+    )
     return "its interface asks for it" if asked and method.end - method.line > LONG else ""
 
 
@@ -220,4 +224,3 @@ def role_of(name: str, thing: object) -> str:
     if not isinstance(thing, Class | Function):
         return "kernel"
     return "backend" if BACKEND.search(name) else "module"
-

@@ -1,13 +1,18 @@
-"""The KV cache: tensors that are kept on an object, what fills them, and what hands out their places."""
+"""The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
+
+A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
+it alone calls, what makes, sizes, fills or empties it, and what asks it for places.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from lmp.codebase.graph.python_file import MAKERS
-from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, Instance, innermost
+from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.python_file import FILLERS, MAKERS
+from lmp.codebase.graph.records import Applied, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
@@ -27,17 +32,25 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
+COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
+"""Names of what tells how much is free or taken."""
 HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
-COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
-CALLED = ("forward", "__call__")
-USES = 2
-"""Rank of what uses the cache from outside: after the cache's own."""
+"""The same, as whole words: ``evictable`` tells and takes nothing."""
 EMPTIES = re.compile(r"reset|clear|flush")
+MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
+HANDLES = re.compile(MAKES.pattern + r"|make|store|load|save|write|update|append|copy|insert|grow|flush")
+"""Verbs of what is done to a cache as a whole."""
+SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
+FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memory"])
+"""Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
 BY_NAME = "handles the cache"
+CALLED = ("forward", "__call__")
+USES = 2
+"""Rank of what uses the cache from outside: after the cache's own."""
 
 
 def cache_rows(reading: Reading) -> list[Row]:
@@ -56,14 +69,14 @@ def cache_rows(reading: Reading) -> list[Row]:
                 add(method, "allocates it" if made else f"method of {of.name}", int(not made))
     for of, why in _records(reading, classes):
         add(of, why)
-    handled = {each: why for each in reading.functions if (why := _named(reading, each, classes))}
-    handled |= {each: "serves the cache alone" for each in _helpers(reading, classes)}
-    handled |= _passed_on(reading, handled)
+    handled = _handled(reading, classes)
     for function in reading.functions:
         if function in handled:
             add(function, handled[function], int(handled[function] == BY_NAME))
-        elif why := _function(reading, function, classes, handled):
+        elif why := _uses(reading, function, classes, handled):
             add(function, why, USES)
+    for asked in _asked(reading, handled):
+        add(asked, "its interface")
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -165,84 +178,121 @@ def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[C
             yield of, "a record that the cache makes"
 
 
-HANDLES = re.compile(r"init|alloc|make|create|build|set|store|load|save|write|update|append|copy|insert|delete|free|clear|reset|grow|flush")
+def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
+    """Functions that are about the cache, by their own code and name."""
+    found = {each: why for each in reading.functions if (why := _about(reading, each))}
+    found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
+    names = {each.name for each in found if "cache" in split(each.name)}
+    for each in reading.functions:
+        if each.name in names and each.owner is not None and not each.abstract:
+            found.setdefault(each, "of one name with what handles the cache")
+    return found
 
 
-def _named(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
+def _about(reading: Reading, function: Function) -> str:
     name = function.name
-    if says(name, "not_kv_cache"):
-        return ""
+    why = "" if function.native or function in reading.attending else _tensors(function)
+    if why or says(name, "not_kv_cache"):
+        return why
     if says(name, "kv_write") and not says(name, "attention"):
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    if "cache" in split(name) and HANDLES.search(name) and not function.native:
-        if _pair({*function.reads, *function.params, *function.locals}):
-            return "handles keys and values of a cache"
+    named = "cache" in split(name) and HANDLES.search(name) and not function.native
+    if named and _pair({*function.reads, *function.params, *function.locals}):
+        return "handles keys and values of a cache"
     return ""
+
+
+def _tensors(function: Function) -> str:
+    """It makes tensors that it names a cache, fills one by index, or works out its size."""
+    made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
+    if _pair(made):
+        return "makes keys and values of a cache"
+    named = (name for call in function.calls for name, chains in call.keywords if any(map(_allocated, chains)))
+    if any("cache" in split(name) for name in named):
+        return "makes tensors of a cache"
+    filled = {str(chain[-1]) for write in function.writes for chain in write.target}
+    if any("cache" in split(name) for name in filled) and FILLERS & {call.name for call in function.calls}:
+        return "fills a cache by index"
+    read = {word for each in function.reads for word in split(each)}
+    if "cache" in split(function.name) and SIZES & split(function.name) and {"layer", "head", "block", "token"} & read:
+        return "tells the size of a cache"
+    return ""
+
+
+def _allocated(chain: Chain) -> bool:
+    """What a call gives that makes a tensor."""
+    by = chain[-2] if len(chain) > 1 and isinstance(chain[-1], Applied) else ""
+    return by in MAKERS or "alloc" in str(by)
 
 
 def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
     """Functions of a cache's own file that it alone calls."""
     for function in reading.functions:
         if function.owner is None and not function.native and not (function.outer and function.outer.qualname):
-            callers = {edge.caller.owner for edge in reading.graph.callers.get(function, ())}
+            edges = reading.graph.callers.get(function, ())
+            callers = {edge.caller.owner for edge in edges if edge.caller is not function}
             if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
                 yield function
 
 
-def _passed_on(reading: Reading, handled: Mapping[Function, str]) -> dict[Function, str]:
-    """Methods of one name with what handles the cache, that call it or are called for it."""
-    found: dict[Function, str] = {}
-    names = {each.name: each for each in handled if "cache" in split(each.name)}
-    for function in reading.functions:
-        alike = function.name in names and function.owner is not None and not function.abstract
-        if alike and function not in handled:
-            found[function] = "of one name with what handles the cache"
-    return found
+def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
+    """What an interface asks for, which a class below does."""
+    for function in handled:
+        for base in reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else ():
+            if function.name in base.methods and base.methods[function.name].abstract:
+                yield base.methods[function.name]
 
 
-def _function(
-    reading: Reading, function: Function, classes: Mapping[Class, str], handled: Mapping[Function, str]
-) -> str:
+def _uses(reading: Reading, function: Function, classes: Mapping[Class, str], handled: Mapping[Function, str]) -> str:
+    """What makes the cache, sizes it, asks it for places, or fills it, from outside."""
     if function.owner in classes or function.native:
         return ""
     edges = reading.graph.edges[function]
-    made = {edge.callee.owner for edge in edges if edge.how == "constructor"}
-    if made & classes.keys() and function.name != "__init__" and _keeps_or_returns(reading, function, classes):
-        return "makes the cache"
-    if any(isinstance(each, ClassValue) and each.of in classes for each in reading.graph.evaluator.returned(function, 0)):
+    returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
+    if any(isinstance(each, ClassValue) and each.of in classes for each in returned):
         return "chooses the class of the cache"
-    used = {e.callee.name for e in edges if e.callee.owner in classes}
-    if asked := {name for name in used if split(name) & TAKES or (EMPTIES.search(name) and EMPTIES.search(function.name))}:
+    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in edges)
+    if (
+        made
+        and function.name != "__init__"
+        and (_is_cache(returned, classes) or _keeps_one(reading, function, classes))
+    ):
+        return "makes the cache"
+    return _asks(reading, function, edges, classes) or _sizes_or_makes(function, edges, handled)
+
+
+def _asks(reading: Reading, function: Function, edges: list[Edge], classes: Mapping[Class, str]) -> str:
+    used = {edge.callee.name for edge in edges if edge.callee.owner in classes}
+    empties = EMPTIES.search(function.name)
+    if asked := {name for name in used if TAKES & split(name) or (empties and EMPTIES.search(name))}:
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
     if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
         return f"counts what is free: {', '.join(sorted(asked))}"
-    if function in reading.attending and (asked := {name for name in used if role_of(name, function) == "update"}):
-        if function.owner is not None and function.name in CALLED or function in reading.attends:
-            return f"attention that fills it: {', '.join(sorted(asked))}"
-    about = {word for each in function.reads - {"empty_cache"} for word in split(each)}
-    if FREE_MEMORY & {call.name for call in function.calls} and about & {"cache", "block", "kv", "token"}:
-        return "sizes the cache by the memory that is free"
-    called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
-    asked = {name for name in called if re.search("init|alloc|set|clear|reset|free|build|create|delete", name)}
-    if asked:
-        return f"makes or clears it: {', '.join(sorted(asked))}"
+    runs = function.owner is not None and function.name in CALLED and function in reading.attending
+    if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
+        return f"attention that fills it: {', '.join(sorted(asked))}"
     return ""
 
 
-FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memory"])
+def _sizes_or_makes(function: Function, edges: list[Edge], handled: Mapping[Function, str]) -> str:
+    about = {word for each in function.reads - {"empty_cache"} for word in split(each)}
+    if FREE_MEMORY & {call.name for call in function.calls} and {"cache", "block", "kv", "token"} & about:
+        return "sizes the cache by the memory that is free"
+    called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
+    asked = sorted(name for name in called if MAKES.search(name))
+    return f"makes or clears it: {', '.join(asked)}" if asked else ""
 
 
-def _keeps_or_returns(reading: Reading, function: Function, classes: Mapping[Class, str]) -> bool:
-    kept = function.owner is not None and any(
-        inside is function
-        and any(
-            isinstance(innermost(each), Instance) and innermost(each).of in classes
-            for each in reading.graph.evaluator.chain(function, function.file, chain, 0)
-        )
+def _is_cache(values: Iterable[Value], classes: Mapping[Class, str]) -> bool:
+    return any(isinstance(each, Instance) and each.of in classes for each in map(innermost, values))
+
+
+def _keeps_one(reading: Reading, function: Function, classes: Mapping[Class, str]) -> bool:
+    """Whether a method keeps a cache on its object."""
+    return function.owner is not None and any(
+        inside is function and _is_cache(reading.graph.evaluator.values(function, (chain,)), classes)
         for chains in function.owner.attributes.values()
         for inside, chain in chains
     )
-    returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
-    return kept or any(isinstance(innermost(each), Instance) and innermost(each).of in classes for each in returned)

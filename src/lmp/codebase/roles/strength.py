@@ -108,7 +108,9 @@ class Weighing:
         """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
         that build on one another."""
         first: dict[tuple[object, str], Row] = {}
-        for row in sorted(rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)):
+        for row in sorted(
+            rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)
+        ):
             thing = self.things.get((row.place.file, row.place.line))
             around: object = row.place.file.rpartition("/")[2]
             name = row.symbol
