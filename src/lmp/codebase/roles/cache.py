@@ -212,10 +212,10 @@ def _tensors(function: Function) -> str:
     named = (name for call in function.calls for name, chains in call.keywords if any(map(_allocated, chains)))
     if any("cache" in split(name) for name in named):
         return "makes tensors of a cache"
-    filled = {str(chain[-1]) for write in function.writes for chain in write.target}
-    if any("cache" in split(name) for name in filled) and FILLERS & {call.name for call in function.calls}:
-        return "fills a cache by index"
     read = {word for each in function.reads for word in split(each)}
+    filled = {str(chain[-1]) for write in function.writes for chain in write.target if "cache" in split(str(chain[-1]))}
+    if filled and FILLERS & {call.name for call in function.calls} and {"slot", "prefill", "decode", "kv"} & read:
+        return "fills a cache by index"
     if "cache" in split(function.name) and SIZES & split(function.name) and {"layer", "head", "block", "token"} & read:
         return "tells the size of a cache"
     return ""
