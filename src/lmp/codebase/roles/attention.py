@@ -85,9 +85,7 @@ def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
     """What computes attention, each function by the outermost one that it stands in: that is what others call."""
     run = {*reading.functions, *(graph.body for graph in reading.facts.graphs.values() if graph.body is not None)}
     for function, why in reading.attends.items():
-        outermost = function
-        while outermost.outer is not None and outermost.outer.qualname:
-            outermost = outermost.outer
+        outermost = function.outermost
         callers = {edge.caller for edge in reading.graph.callers.get(outermost, ())}
         # What only tests call is there to compare with.
         unused = outermost.owner is None and why.startswith("products") and not callers & run
@@ -141,7 +139,7 @@ def _taken(reading: Reading, of: Class) -> Iterator[Class]:
 
 def _named(reading: Reading, function: Function, computes: dict[Function, str]) -> str:
     """It is named after attention, and leads to it, is a step of it, or stands beside it in a class."""
-    if not says(function.name, "attention") or function.end - function.line < 2 or _nested(function):
+    if not says(function.name, "attention") or function.end - function.line < 2 or function.nested:
         return ""
     if function.native:
         return BY_NAME if function.calls else ""
@@ -149,13 +147,9 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
     return BY_NAME if beside or function in reading.attending else ""
 
 
-def _nested(function: Function) -> bool:
-    return function.outer is not None and bool(function.outer.qualname)
-
-
 def _detail(function: Function) -> bool:
     """It stands in another function, or is a module's own: a part of what it serves."""
-    return _nested(function) or (function.owner is None and function.name.startswith("_"))
+    return function.nested or (function.owner is None and function.name.startswith("_"))
 
 
 def _users(reading: Reading, classes: dict[Class, str]) -> dict[Function, set[Class]]:
@@ -179,7 +173,7 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
             return "prepares attention"
         if says(method.name, "attention_mask"):
             return "makes a mask"
-    if method.native or method.owner not in classes or _nested(method):
+    if method.native or method.owner not in classes or method.nested:
         return ""
     if method in reading.attending:
         ways = {each.callee for each in reading.graph.edges[method] if each.callee in reading.attending}

@@ -180,7 +180,10 @@ def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[C
 
 def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
     """Functions that are about the cache, by their own code and name."""
-    found = {each: why for each in reading.functions if (why := _about(reading, each))}
+    found: dict[Function, str] = {}
+    for each in reading.functions:
+        if why := _about(reading, each):
+            found.setdefault(each.outermost, why)
     found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
@@ -230,7 +233,7 @@ def _allocated(chain: Chain) -> bool:
 def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
     """Functions of a cache's own file that it alone calls."""
     for function in reading.functions:
-        if function.owner is None and not function.native and not (function.outer and function.outer.qualname):
+        if function.owner is None and not function.native and not function.nested:
             edges = reading.graph.callers.get(function, ())
             callers = {edge.caller.owner for edge in edges if edge.caller is not function}
             if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
