@@ -139,7 +139,9 @@ class Weighing:
         points = 2 * ruled + told(row.symbol.rpartition(".")[2])
         within = isinstance(thing, Function) and thing.owner is not None and thing.owner.key in every
         points += within or any(told(each) for each in (row.symbol.rpartition(".")[0], *file.rpartition("/")[::2]))
-        points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
+        # A word against it does not count where its code says that it is about the cache.
+        proved = section == "kv_cache" and ruled and row.rank != 1
+        points -= 2 * (says(row.symbol, f"not_{section}") and not proved) + 3 * self.reading.is_beside(file)
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
