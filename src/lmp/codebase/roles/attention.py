@@ -20,7 +20,7 @@ BACKEND = re.compile(
     r"(?i)backend|get_\w*(module|impl|config|attn|attention)|determine|select|choose|best|dispatch|plan|gen_|impl$"
 )
 SIDE = re.compile(
-    r"(?i)test|bench|config$|args$|error$|profil|flops|tflop|load|weight|convert|estimate|log|mapping"
+    r"(?i)test|bench|config$|args$|error$|profil|flops|tflop|load|convert|estimate|log|mapping"
     r"|bwd|backward|preprocess"
 )
 OPERANDS = (

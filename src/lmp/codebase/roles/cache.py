@@ -280,8 +280,10 @@ def _asks(reading: Reading, function: Function, edges: list[Edge], classes: Mapp
 
 
 def _sizes_or_makes(function: Function, edges: list[Edge], handled: Mapping[Function, str]) -> str:
-    about = {word for each in function.reads - {"empty_cache"} for word in split(each)}
-    if FREE_MEMORY & {call.name for call in function.calls} and {"cache", "block", "kv", "token"} & about:
+    names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
+    told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
+    about = any(each & {"cache", "block", "kv", "token"} for each in names)
+    if about and (told or FREE_MEMORY & {call.name for call in function.calls}):
         return "sizes the cache by the memory that is free"
     called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
     asked = sorted(name for name in called if MAKES.search(name))
