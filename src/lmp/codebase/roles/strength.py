@@ -80,12 +80,13 @@ class Weighing:
                 kept.append(replace(row, rank=-points))
         copies = self._copies(kept)
         outside = {(row.place.file, row.place.line) for row in found.values() if row.rank == USES}
-        # Of equals the plainest name: variants are named by what they add.
+        # Of equals what more files use, then the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
                 row in copies,
                 (row.place.file, row.place.line) in outside,
                 row.rank,
+                -self._used((row.place.file, row.place.line)),
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
@@ -103,6 +104,18 @@ class Weighing:
             if shown[folder] <= OF_A_SHELF:
                 kept.append(row)
         return kept
+
+    def _used(self, key: tuple[str, int]) -> int:
+        """How many other files call it or build on it."""
+        thing = self.things.get(key)
+        graph = self.reading.graph
+        if isinstance(thing, Class):
+            files = {each.file for each in graph.evaluator.below(thing)}
+            methods = list(thing.methods.values())
+        else:
+            files, methods = set(), [thing] if isinstance(thing, Function) else []
+        files |= {edge.caller.file for each in methods for edge in graph.callers.get(each, ())}
+        return len(files - {key[0]})
 
     def _copies(self, rows: Iterable[Row]) -> set[Row]:
         """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
