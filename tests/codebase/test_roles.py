@@ -416,3 +416,73 @@ def test_cache_by_what_makes_sizes_and_gives_back(tmp_path: Path) -> None:
     assert found >= {"Shelf", "Shelf.__init__", "Shelf.free", "sizes", "Places"}
     assert found >= {"Runner.room", "Runner.start", "Runner.finish"}
     assert not found & {"Runner", "main"}
+
+
+HANDED_ON = """import torch
+import torch.nn.functional as F
+
+
+class Holder:
+    def __init__(self, size):
+        self.k_cache = torch.zeros(size, 8)
+        self.v_cache = torch.zeros(size, 8)
+
+    def reset(self):
+        self.k_cache.zero_()
+        self.v_cache.zero_()
+
+
+class Mix:
+    def __init__(self):
+        self.held = None
+
+    def setup_cache(self, size):
+        if self.held is not None:
+            print("there is one")
+            return
+        self.enabled = True
+        self.held = Holder(size)
+
+    def reset_cache(self):
+        if self.held is None:
+            raise RuntimeError("there is none")
+        self.enabled = True
+        self.count = 0
+        self.held.reset()
+
+    def forward(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+class Model:
+    def __init__(self):
+        self.mixes = [Mix(), Mix()]
+
+    def setup_caches(self, size):
+        if size < 1:
+            raise ValueError("too short")
+        self.size = size
+        for mix in self.mixes:
+            mix.setup_cache(size)
+
+    def reset_caches(self):
+        if not self.size:
+            raise ValueError("none")
+        self.at = 0
+        for mix in self.mixes:
+            mix.reset_cache()
+
+
+def main():
+    model = Model()
+    model.setup_caches(8)
+    model.reset_caches()
+"""
+
+
+def test_what_hands_the_cache_on(tmp_path: Path) -> None:
+    found = symbols(every_row(read(tmp_path, HANDED_ON)), "kv_cache")
+    # Mix makes and empties a Holder, and Model has each Mix do so.
+    assert found >= {"Holder", "Holder.__init__", "Holder.reset", "Mix.setup_cache", "Mix.reset_cache"}
+    assert found >= {"Model.setup_caches", "Model.reset_caches"}
+    assert "main" not in found

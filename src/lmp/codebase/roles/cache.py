@@ -70,11 +70,18 @@ def cache_rows(reading: Reading) -> list[Row]:
     for of, why in _records(reading, classes):
         add(of, why)
     handled = _handled(reading, classes)
+    uses = {
+        each: why
+        for each in reading.functions
+        if each not in handled and (why := _uses(reading, each, classes, handled))
+    }
+    for each in _handed_on(reading, {**handled, **uses}):
+        handled.setdefault(each, "hands it on")
     for function in reading.functions:
         if function in handled:
             add(function, handled[function], int(handled[function] == BY_NAME))
-        elif why := _uses(reading, function, classes, handled):
-            add(function, why, USES)
+        elif function in uses:
+            add(function, uses[function], USES)
     for asked in _asked(reading, handled):
         add(asked, "its interface")
     for kernel in reading.facts.kernels:
@@ -190,6 +197,19 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
         if each.name in names and each.owner is not None and not each.abstract:
             found.setdefault(each, "of one name with what handles the cache")
     return found
+
+
+def _handed_on(reading: Reading, handled: Mapping[Function, str]) -> Iterator[Function]:
+    """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
+    waiting = [each for each in handled if "cache" in split(each.name)]
+    seen = set(waiting)
+    while waiting:
+        for edge in reading.graph.callers.get(waiting.pop(), ()):
+            function = edge.caller
+            if function not in seen and "cache" in split(function.name) and reading.is_own(function.file):
+                seen.add(function)
+                waiting.append(function)
+                yield function
 
 
 def _about(reading: Reading, function: Function) -> str:
