@@ -110,6 +110,8 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
     named = [of for of in reading.classes if of not in own and says(of.name, "attention") and not SIDE.search(of.name)]
     leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
     sure = leads | own.keys()
+    # What hands out the class that computes it, where one is chosen among several.
+    sure |= {of for of in named if not of.native and sure & set(_handed_out(reading, of))}
     bases = {base for of in sure for base in reading.graph.evaluator.line(of)[1:]}
     taken = {each for of in sure for each in _taken(reading, of)}
     for of in (*own, *named):
@@ -123,9 +125,17 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             yield of, "what computes attention builds on it"
         elif of in taken and len(of.fields) > 2:
             yield of, "what attention is given"
-        elif of in leads or any(each in CALLED for each in of.methods):
+        elif of in sure or any(each in CALLED for each in of.methods):
             # A config or a kind that is named after it computes nothing.
             yield of, BY_NAME
+
+
+def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
+    """Classes that methods of a class return."""
+    for method in of.methods.values():
+        for value in reading.graph.evaluator.returned(method, 0):
+            if isinstance(value, ClassValue):
+                yield value.of
 
 
 def _taken(reading: Reading, of: Class) -> Iterator[Class]:
@@ -209,6 +219,8 @@ def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) ->
     for each in map(innermost, evaluator.returned(function, 0) if function.returns else ()):
         if isinstance(each, ClassValue | Instance) and each.of in classes:
             chosen.add(each.of)
+            if not each.exact and isinstance(each, ClassValue):
+                chosen |= classes.keys() & set(evaluator.below(each.of))
     above = [set(evaluator.line(each)) for each in chosen if each is not None]
     alike = len(above) > 1 and set.intersection(*above)
     return f"chooses among {', '.join(sorted(each.name for each in chosen if each)[:3])}" if alike else ""

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import log2
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
@@ -80,13 +81,13 @@ class Weighing:
                 kept.append(replace(row, rank=-points))
         copies = self._copies(kept)
         outside = {(row.place.file, row.place.line) for row in found.values() if row.rank == USES}
-        # Of equals what more files use, then the plainest name: variants are named by what they add.
+        used = {row: log2(1 + self._used((row.place.file, row.place.line))) for row in kept}
+        # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
                 row in copies,
                 (row.place.file, row.place.line) in outside,
-                row.rank,
-                -self._used((row.place.file, row.place.line)),
+                row.rank - used[row],
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
@@ -121,6 +122,7 @@ class Weighing:
         """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
         that build on one another."""
         first: dict[tuple[object, str], Row] = {}
+        copies: set[Row] = set()
         for row in sorted(
             rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)
         ):
@@ -131,8 +133,10 @@ class Weighing:
                 line = self.reading.graph.evaluator.line(thing.owner)
                 around = next(each for each in reversed(line) if thing.name in each.methods)
                 name = thing.name
-            first.setdefault((around, name), row)
-        return set(rows) - set(first.values())
+            kept = first.setdefault((around, name), row)
+            if kept is not row and (isinstance(around, Class) or kept.place.file != row.place.file):
+                copies.add(row)
+        return copies
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
