@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
 from lmp.codebase.graph.records import Applied, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
@@ -70,13 +69,12 @@ def cache_rows(reading: Reading) -> list[Row]:
     for of, why in _records(reading, classes):
         add(of, why)
     handled = _handled(reading, classes)
-    uses = {
-        each: why
-        for each in reading.functions
-        if each not in handled and (why := _uses(reading, each, classes, handled))
-    }
-    for each in _handed_on(reading, {**handled, **uses}):
+    rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
+    makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
+    uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
+    for each in _handed_on(reading, [*handled, *makes, *uses]):
         handled.setdefault(each, "hands it on")
+    handled |= makes
     for function in reading.functions:
         if function in handled:
             add(function, handled[function], int(handled[function] == BY_NAME))
@@ -199,7 +197,7 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
     return found
 
 
-def _handed_on(reading: Reading, handled: Mapping[Function, str]) -> Iterator[Function]:
+def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
     waiting = [each for each in handled if "cache" in split(each.name)]
     seen = set(waiting)
@@ -268,25 +266,26 @@ def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
                 yield base.methods[function.name]
 
 
-def _uses(reading: Reading, function: Function, classes: Mapping[Class, str], handled: Mapping[Function, str]) -> str:
-    """What makes the cache, sizes it, asks it for places, or fills it, from outside."""
-    if function.owner in classes or function.native:
-        return ""
-    edges = reading.graph.edges[function]
+def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
+    """What makes the cache, or sizes it."""
     returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
     if any(isinstance(each, ClassValue) and each.of in classes for each in returned):
         return "chooses the class of the cache"
-    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in edges)
-    if (
-        made
-        and function.name != "__init__"
-        and (_is_cache(returned, classes) or _keeps_one(reading, function, classes))
-    ):
+    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in reading.graph.edges[function])
+    made = made and function.name != "__init__"
+    if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
         return "makes the cache"
-    return _asks(reading, function, edges, classes) or _sizes_or_makes(function, edges, handled)
+    names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
+    told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
+    about = any(each & {"cache", "block", "kv", "token"} for each in names)
+    if about and (told or FREE_MEMORY & {call.name for call in function.calls}):
+        return "sizes the cache by the memory that is free"
+    return ""
 
 
-def _asks(reading: Reading, function: Function, edges: list[Edge], classes: Mapping[Class, str]) -> str:
+def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], handled: Mapping[Function, str]) -> str:
+    """What asks the cache for places, counts them, fills it, or has it made, from outside."""
+    edges = reading.graph.edges[function]
     used = {edge.callee.name for edge in edges if edge.callee.owner in classes}
     empties = EMPTIES.search(function.name)
     if asked := {name for name in used if TAKES & split(name) or (empties and EMPTIES.search(name))}:
@@ -296,18 +295,9 @@ def _asks(reading: Reading, function: Function, edges: list[Edge], classes: Mapp
     runs = function.owner is not None and function.name in CALLED and function in reading.attending
     if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
         return f"attention that fills it: {', '.join(sorted(asked))}"
-    return ""
-
-
-def _sizes_or_makes(function: Function, edges: list[Edge], handled: Mapping[Function, str]) -> str:
-    names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
-    told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
-    about = any(each & {"cache", "block", "kv", "token"} for each in names)
-    if about and (told or FREE_MEMORY & {call.name for call in function.calls}):
-        return "sizes the cache by the memory that is free"
     called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
-    asked = sorted(name for name in called if MAKES.search(name))
-    return f"makes or clears it: {', '.join(asked)}" if asked else ""
+    asked = {name for name in called if MAKES.search(name)}
+    return f"makes or clears it: {', '.join(sorted(asked))}" if asked else ""
 
 
 def _is_cache(values: Iterable[Value], classes: Mapping[Class, str]) -> bool:
