@@ -270,3 +270,219 @@ def run(k, v):
 """
     # Keys and values of a table are those of no cache.
     assert symbols(every_row(read(tmp_path, text)), "kv_cache") & {"View", "Table"} == {"View"}
+
+
+ATTENDS = """import flashinfer
+import torch
+from xformers.ops.fmha.attn_bias import BlockDiagonalMask
+
+
+def twice(keys, values, times):
+    many = keys.repeat(times)
+    more = values.repeat(times)
+    return many, more
+
+
+class Zebra(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.run_it = flashinfer.BatchDecodeWithPagedKVCacheWrapper(torch.empty(1))
+        self.other = flashinfer.SegmentGEMMWrapper(torch.empty(1))
+
+    def ready(self, lengths, pages):
+        spans = lengths.cumsum(0)
+        return self.run_it.plan(spans, pages, lengths)
+
+    def forward(self, x, keys, values):
+        keys, values = twice(keys, values, 2)
+        return self.run_it.run(x, (keys, values))
+
+
+class Lemur:
+    def __init__(self):
+        self.gemm = flashinfer.SegmentGEMMWrapper(torch.empty(1))
+
+    def forward(self, x, weights):
+        y = self.gemm.run(x, weights)
+        return y + x
+
+
+class Batch:
+    def bounds(self, lengths):
+        total = sum(lengths)
+        mask = BlockDiagonalMask.from_seqlens(lengths)
+        return mask, total
+
+
+class Walrus:
+    def __init__(self):
+        self.zebra, self.lemur, self.batch = Zebra(), Lemur(), Batch()
+
+    def go(self, x, keys, values):
+        self.zebra.ready(x, keys)
+        self.batch.bounds(x)
+        return self.lemur.forward(self.zebra.forward(x, keys, values), values)
+"""
+
+
+def test_attention_by_its_ties(tmp_path: Path) -> None:
+    rows = [row for row in every_row(read(tmp_path, ATTENDS)) if row.section == "attention"]
+    found = {row.symbol for row in rows}
+    # The object of another package that computes it is run in forward, prepared in ready; twice works on its
+    # operands for it alone; bounds makes the mask. A matrix product of the same package is no attention.
+    assert found >= {"Zebra", "Zebra.ready", "Zebra.forward", "twice", "Batch.bounds"}
+    assert not any(name.startswith(("Lemur", "Walrus")) for name in found)
+    # The line of the call itself, where the code base is small.
+    line = 1 + ATTENDS.splitlines().index("        return self.run_it.run(x, (keys, values))")
+    assert line in {row.place.line for row in rows}
+
+
+HOLDS = """import torch
+from dataclasses import dataclass
+
+
+def sizes(layers, longest, window):
+    if window is None:
+        return layers * [longest]
+    parts = [min(longest, each) for each in window]
+    return parts * layers
+
+
+@dataclass
+class Places:
+    positions: torch.Tensor
+    slots: torch.Tensor
+    lengths: torch.Tensor
+
+
+class Shelf:
+    def __init__(self, layers, longest):
+        self.each = sizes(layers, longest, None)
+        self.cache_k = {}
+        self.cache_v = {}
+        for layer, size in enumerate(self.each):
+            self.cache_k[layer] = torch.empty(size, 8)
+            self.cache_v[layer] = torch.empty(size, 8)
+
+    def places(self, lengths):
+        positions = torch.arange(sum(lengths))
+        return Places(positions, positions % 8, lengths)
+
+    def free(self, at):
+        for layer in self.cache_k:
+            self.cache_k[layer][at] = 0
+            self.cache_v[layer][at] = 0
+
+
+class Runner:
+    def room(self, share):
+        left, total = torch.cuda.mem_get_info()
+        per_token = 2 * self.layers * self.kv_heads * 2
+        usable = int(left * share)
+        limit = usable // per_token
+        return limit
+
+    def start(self):
+        limit = self.room(0.9)
+        self.layers = 2
+        self.kept = 0
+        self.shelf = Shelf(self.layers, limit)
+        return limit
+
+    def finish(self, request):
+        at = request.at
+        done = request.done
+        request.at = None
+        if done:
+            self.shelf.free(at)
+
+
+def main():
+    runner = Runner()
+    runner.start()
+    runner.room(0.5)
+    runner.finish(None)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_cache_by_what_makes_sizes_and_gives_back(tmp_path: Path) -> None:
+    found = symbols(every_row(read(tmp_path, HOLDS)), "kv_cache")
+    # Shelf keeps keys and values; its own function gives their sizes, its record tells places. Runner divides the free
+    # memory by the bytes of a token, makes the cache, and gives places back.
+    assert found >= {"Shelf", "Shelf.__init__", "Shelf.free", "sizes", "Places"}
+    assert found >= {"Runner.room", "Runner.start", "Runner.finish"}
+    assert not found & {"Runner", "main"}
+
+
+HANDED_ON = """import torch
+import torch.nn.functional as F
+
+
+class Holder:
+    def __init__(self, size):
+        self.k_cache = torch.zeros(size, 8)
+        self.v_cache = torch.zeros(size, 8)
+
+    def reset(self):
+        self.k_cache.zero_()
+        self.v_cache.zero_()
+
+
+class Mix:
+    def __init__(self):
+        self.held = None
+
+    def setup_cache(self, size):
+        if self.held is not None:
+            print("there is one")
+            return
+        self.enabled = True
+        self.held = Holder(size)
+
+    def reset_cache(self):
+        if self.held is None:
+            raise RuntimeError("there is none")
+        self.enabled = True
+        self.count = 0
+        self.held.reset()
+
+    def forward(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+class Model:
+    def __init__(self):
+        self.mixes = [Mix(), Mix()]
+
+    def setup_caches(self, size):
+        if size < 1:
+            raise ValueError("too short")
+        self.size = size
+        for mix in self.mixes:
+            mix.setup_cache(size)
+
+    def reset_caches(self):
+        if not self.size:
+            raise ValueError("none")
+        self.at = 0
+        for mix in self.mixes:
+            mix.reset_cache()
+
+
+def main():
+    model = Model()
+    model.setup_caches(8)
+    model.reset_caches()
+"""
+
+
+def test_what_hands_the_cache_on(tmp_path: Path) -> None:
+    found = symbols(every_row(read(tmp_path, HANDED_ON)), "kv_cache")
+    # Mix makes and empties a Holder, and Model has each Mix do so.
+    assert found >= {"Holder", "Holder.__init__", "Holder.reset", "Mix.setup_cache", "Mix.reset_cache"}
+    assert found >= {"Model.setup_caches", "Model.reset_caches"}
+    assert "main" not in found

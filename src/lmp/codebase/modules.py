@@ -14,23 +14,31 @@ class Modules:
     """
 
     def __init__(self, files: Iterable[str]) -> None:
-        self._by_tail: dict[str, list[str]] = {}
+        self._by_tail: dict[tuple[str, ...], list[str]] = {}
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._found: dict[tuple[str, str], str | None] = {}
         for file in sorted(files):
             if file.endswith(".py"):
-                self._parts[file] = module_parts(file)
-                tail = self._parts[file][-1:] or ("",)
-                self._by_tail.setdefault(tail[0], []).append(file)
+                self._parts[file] = parts = module_parts(file)
+                for tail in {parts[-1:] or ("",), parts[-2:] or ("",)}:
+                    self._by_tail.setdefault(tail, []).append(file)
 
     def file(self, dotted: str, importing: str) -> str | None:
         """The file of the module, or None where it is not of this repository."""
-        wanted = tuple(dotted.split("."))
-        found = [file for file in self._by_tail.get(wanted[-1], ()) if self._parts[file][-len(wanted) :] == wanted]
+        # Every name of a file that imports all of another asks again.
+        key = dotted, importing
+        if key not in self._found:
+            self._found[key] = self._file(tuple(dotted.split(".")), importing)
+        return self._found[key]
+
+    def _file(self, wanted: tuple[str, ...], importing: str) -> str | None:
+        candidates = self._by_tail.get(wanted[-2:], ())
+        found = [file for file in candidates if self._parts[file][-len(wanted) :] == wanted]
         if not found:
             return None
         # A lone name is met by files anywhere: only one beside the importing file, or at the top, counts.
         if len(wanted) == 1:
-            beside = PurePosixPath(importing).parent.parts
+            beside = tuple(importing.split("/")[:-1])
             found = [file for file in found if self._parts[file][:-1] in ((), beside, ("src",), ("python",))]
         return min(found, key=lambda file: (-_shared(file, importing), len(file), file), default=None)
 
@@ -62,7 +70,7 @@ def absolute(dotted: str, level: int, file: str) -> str:
 def _shared(a: str, b: str) -> int:
     """How many leading folders two files share."""
     count = 0
-    for left, right in zip(PurePosixPath(a).parts, PurePosixPath(b).parts, strict=False):
+    for left, right in zip(a.split("/"), b.split("/"), strict=False):
         if left != right:
             break
         count += 1

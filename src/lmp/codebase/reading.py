@@ -148,7 +148,7 @@ class _Reading:
         is_cuda = kind in ("cuda", "hip") or "__global__" in text or "__device__" in text
         found, errors = cpp.definitions(file, text, is_cuda)
         facts.definitions.extend(found)
-        facts.graphs[file] = native_file.file_graph(file, text, found)
+        facts.graphs[file] = native_file.file_graph(file, code, found)
         if errors:
             self.skipped(file, f"{errors} places are not read as C++: functions there are missing, kernels are not")
         facts.kernels.extend(cuda.kernels(file, code))

@@ -10,14 +10,15 @@ from lmp.codebase.facts import Definition
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, Function, Hazard, settle
 
 CALL = re.compile(
-    r"(?:(?P<receiver>[A-Za-z_]\w*(?:\(\)|\[[^\[\]\n]{0,80}\])?) ?(?:->|\.) ?|(?P<scope>[A-Za-z_]\w*) ?:: ?)?"
-    r"(?P<name>[A-Za-z_]\w*) ?(?:<[^;(){}<>\n]{0,200}(?:<[^;(){}<>\n]{0,100}>[^;(){}<>\n]{0,100}){0,3}>)? ?(?:\(|<<<)"
+    r"\b(?:(?P<receiver>[A-Za-z_]\w*+(?:\(\)|\[[^\[\]\n]{0,80}\])?) ?(?:->|\.) ?|(?P<scope>[A-Za-z_]\w*+) ?:: ?)?"
+    r"(?P<name>[A-Za-z_]\w*+) ?(?:<[^;(){}<>\n]{0,200}(?:<[^;(){}<>\n]{0,100}>[^;(){}<>\n]{0,100}){0,3}>)? ?(?:\(|<<<)"
 )
+"""A word is looked at once, from its beginning: generated code has long ones."""
 MADE = re.compile(
     r"\bmake_(?:unique|shared) ?< ?(?:[A-Za-z_]\w*::)*([A-Za-z_]\w*)|\bnew (?:[A-Za-z_]\w*::)*([A-Za-z_]\w*) ?[({<]"
 )
 """A class of which an object is made."""
-REFERENCE = re.compile(r"\b([A-Za-z_]\w{5,}) ?<(?=[A-Za-z_0-9:(\s])")
+REFERENCE = re.compile(r"\b([A-Za-z_]\w{5,}+) ?<(?=[A-Za-z_0-9:(\s])")
 DECLARED = re.compile(
     r"\b(?:std::(?:unique_ptr|shared_ptr|vector|optional) ?< ?(?:const )?)?([A-Za-z_]\w*)"
     r"(?: ?<[^;(){}<>\n]{0,120}>)? ?>?(?: const\b)?[ *&]{1,4}([A-Za-z_]\w*) ?(?=[=;,)\[({:])"
@@ -94,8 +95,8 @@ LOOP = re.compile(r"\b(?:for|while)\s*\(")
 MOST_CALLS = 4_000
 
 
-def file_graph(file: str, text: str, found: Iterable[Definition]) -> FileGraph:
-    code = Code(text)
+def file_graph(file: str, code: Code, found: Iterable[Definition]) -> FileGraph:
+    text = code.text
     bare = BLANKS.sub(" ", code.bare)
     starts = [0, *(match.end() for match in re.finditer("\n", bare))]
     graph = FileGraph(file, includes=tuple(dict.fromkeys(INCLUDE.findall(text))))
@@ -155,7 +156,9 @@ def _function(each: Definition, file: str, bare: str, starts: Sequence[int]) -> 
     receivers: set[str] = set()
     for number, match in enumerate(CALL.finditer(bare, opening, last)):
         name = match["name"]
-        if name in KEYWORDS or number > MOST_CALLS:
+        if number > MOST_CALLS:
+            break
+        if name in KEYWORDS:
             continue
         line += bare.count("\n", at, match.start("name"))
         at = match.start("name")

@@ -48,7 +48,9 @@ MAKERS = frozenset(
     ]
 )
 """Functions of array libraries that make a tensor of a given shape."""
-FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_", "dynamic_update_slice"])
+UPDATES = frozenset(["dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim"])
+"""Of JAX: they are given the tensor."""
+FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_"]) | UPDATES
 """Functions of array libraries that write into a tensor that is there."""
 COLLECTIONS = frozenset(
     [
@@ -383,7 +385,7 @@ class _Reader:
         inside.calls.append(made)
         name = made.name
         if name in FILLERS and isinstance(node.func, ast.Attribute):
-            target = node.args[0] if name == "dynamic_update_slice" and node.args else node.func.value
+            target = node.args[0] if name in UPDATES and node.args else node.func.value
             inside.writes.append(Write(made.line, self.chains(target), made.args[-1] if made.args else ()))
         elif name in ("set", "add") and any("at" in chain for chain in callee):
             # ``x.at[i].set(v)`` of JAX gives a new array, which is how an index write is said there.

@@ -148,6 +148,19 @@ class Function:
     def key(self) -> tuple[str, int]:
         return self.file, self.line
 
+    @property
+    def nested(self) -> bool:
+        """It stands in another function."""
+        return self.outer is not None and bool(self.outer.qualname)
+
+    @property
+    def outermost(self) -> Function:
+        """The function that others call: this one, or the one that it stands in."""
+        found = self
+        while found.outer is not None and found.outer.qualname:
+            found = found.outer
+        return found
+
 
 _EMPTY: dict[type, Any] = {dict: {}, list: [], set: set()}
 

@@ -1,10 +1,18 @@
-"""Attention: modules that compute it, the backends that they may use, and its kernels."""
+"""Attention: modules that compute it, the backends that they may use, and its kernels.
+
+What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
+methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.values import ClassValue, Instance, innermost
+from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says
 
@@ -12,70 +20,213 @@ BACKEND = re.compile(
     r"(?i)backend|get_\w*(module|impl|config|attn|attention)|determine|select|choose|best|dispatch|plan|gen_|impl$"
 )
 SIDE = re.compile(
-    r"(?i)test|bench|config$|args$|metadata$|error$|profil|flops|tflop|load|weight|convert|estimate|log|mapping"
+    r"(?i)test|bench|config$|args$|error$|profil|flops|tflop|load|convert|estimate|log|mapping"
     r"|bwd|backward|preprocess"
 )
-
+OPERANDS = (
+    frozenset(["q", "xq", "query", "queries", "q_pe", "q_nope"]),
+    frozenset(["k", "xk", "key", "keys", "k_pe"]),
+    frozenset(["v", "xv", "value", "values"]),
+)
+"""Names of the three operands of attention."""
+BY_NAME = "by its name"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
+MOST_ALIKE = 3
+"""Classes that call the same attention of which each is told how."""
+ROOM = 25
+"""Rows from which on a reader has no use for the lines inside of functions."""
+LONG = 15
+"""Lines of a method that does more than to tell or set a value."""
 
 
 def attention_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
-    kernels = {(each.place.file, each.place.line) for each in reading.facts.kernels}
-    for function, why in reading.attends.items():
-        if not SIDE.search(function.qualname):
-            role = "backend" if function.owner is None else "module"
-            found.setdefault(
-                (function.file, function.line),
-                Row("attention", role, function.qualname, place(function), why, int(role == "module")),
-            )
-            if function.owner is not None and reading.is_own(function.owner.file):
-                of = function.owner
-                found.setdefault((of.file, of.line), Row("attention", "module", of.qualname, place(of), why))
+
+    def add(of: Function | Class, role: str, why: str, rank: int = 0) -> None:
+        found.setdefault(of.key, Row("attention", role, of.qualname, place(of), why, rank))
+
+    computes = dict(_computes(reading))
+    classes = dict(_classes(reading, computes))
+    users = _users(reading, classes)
+    for function, why in computes.items():
+        add(function, "module" if function.owner is not None else "backend", why)
+    for of, why in classes.items():
+        add(of, role_of(of.name, of), why, int(why == BY_NAME))
     for function in reading.functions:
-        beside = function.owner is not None and any(each in reading.attends for each in function.owner.methods.values())
-        works = function in reading.attending or beside if not function.native else bool(function.calls)
-        if works and _named(function) and (function.file, function.line) not in kernels:
-            role = "backend" if BACKEND.search(function.name) else "module"
-            found.setdefault(
-                (function.file, function.line),
-                Row("attention", role, function.qualname, place(function), "by its name", 1),
+        if (
+            function.key not in reading.kernels
+            and not SIDE.search(function.name)
+            and not function.name.startswith("__")
+        ):
+            why = (
+                _named(reading, function, computes)
+                or _method(reading, function, classes, users)
+                or _serves(reading, function, computes, classes)
+                or _chooses(reading, function, classes)
             )
-    for function in reading.starts_attention:
-        if (function.file, function.line) not in kernels and not SIDE.search(function.name):
-            row = Row("attention", "kernel", function.qualname, place(function), "starts a kernel")
-            found.setdefault((function.file, function.line), row)
-    for of in reading.classes:
-        if SIDE.search(of.name):
-            continue
-        if not of.native and not any(
-            method in reading.attending or name in CALLED for name, method in of.methods.items()
-        ):
-            # A config or a kind that is named after it computes nothing.
-            continue
-        if says(of.name, "kv_cache"):
-            continue
-        inside = any(method in reading.attending and says(method.name, "attention") for method in of.methods.values())
-        if says(of.name, "attention") or (inside and not of.native):
-            role = "backend" if BACKEND.search(of.name) else "module"
-            found.setdefault((of.file, of.line), Row("attention", role, of.qualname, place(of), "by its name", 1))
+            if why:
+                add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
+    for function in computes if len(found) < ROOM else ():
+        for line, dotted in _sites(reading, function):
+            name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
+            found.setdefault(
+                (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)
+            )
     for kernel in reading.facts.kernels:
-        if reading.is_own(kernel.place.file) and (
-            says(kernel.name, "attention") or says(kernel.place.file.rpartition("/")[2], "attention")
-        ):
-            key = (kernel.place.file, kernel.place.line)
-            found[key] = Row("attention", "kernel", kernel.name, kernel.place, kernel.language)
+        at = kernel.place
+        near = says(kernel.name, "attention") or any(says(part, "attention") for part in at.file.split("/")[-2:])
+        if reading.is_own(at.file) and near and (at.file, at.line) not in reading.inner_kernels:
+            found[at.file, at.line] = Row("attention", "kernel", kernel.name, at, kernel.language)
     return list(found.values())
+
+
+def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What computes attention, each function by the outermost one that it stands in: that is what others call."""
+    run = {*reading.functions, *(graph.body for graph in reading.facts.graphs.values() if graph.body is not None)}
+    for function, why in reading.attends.items():
+        outermost = function.outermost
+        callers = {edge.caller for edge in reading.graph.callers.get(outermost, ())}
+        # What only tests call is there to compare with.
+        unused = outermost.owner is None and why.startswith("products") and not callers & run
+        if not SIDE.search(outermost.qualname) and not unused:
+            yield outermost, why
+    for function in reading.starts_attention:
+        if function.key not in reading.kernels and not SIDE.search(function.name):
+            yield function, "starts a kernel"
+
+
+def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
+    """Where a function calls attention of another package."""
+    for call in function.calls:
+        for value in reading.graph.evaluator.values(function, call.callee):
+            dotted = getattr(value, "dotted", "")
+            if operators.ATTENTION.search(dotted):
+                yield call.line, dotted
+
+
+def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[Class, str]]:
+    own = {function.owner: why for function, why in computes.items() if function.owner is not None}
+    named = [of for of in reading.classes if of not in own and says(of.name, "attention") and not SIDE.search(of.name)]
+    leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
+    sure = leads | own.keys()
+    # What hands out the class that computes it, where one is chosen among several.
+    sure |= {of for of in named if not of.native and sure & set(_handed_out(reading, of))}
+    bases = {base for of in sure for base in reading.graph.evaluator.line(of)[1:]}
+    taken = {each for of in sure for each in _taken(reading, of)}
+    for of in (*own, *named):
+        if SIDE.search(of.name) or says(of.name, "kv_cache"):
+            continue
+        if of in own:
+            yield of, own[of]
+        elif any(base in own for base in reading.graph.evaluator.line(of)[1:]):
+            yield of, "builds on what computes attention"
+        elif of in bases:
+            yield of, "what computes attention builds on it"
+        elif of in taken and len(of.fields) > 2:
+            yield of, "what attention is given"
+        elif of in sure or any(each in CALLED for each in of.methods):
+            # A config or a kind that is named after it computes nothing.
+            yield of, BY_NAME
+
+
+def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
+    """Classes that methods of a class return."""
+    for method in of.methods.values():
+        for value in reading.graph.evaluator.returned(method, 0):
+            if isinstance(value, ClassValue):
+                yield value.of
+
+
+def _taken(reading: Reading, of: Class) -> Iterator[Class]:
+    """Records that the methods of a class say that they take."""
+    for method in of.methods.values():
+        for chains in method.params.values():
+            for value in map(innermost, reading.graph.evaluator.values(method, chains)):
+                if isinstance(value, ClassValue) and method.name != "__init__":
+                    yield value.of
+
+
+def _named(reading: Reading, function: Function, computes: dict[Function, str]) -> str:
+    """It is named after attention, and leads to it, is a step of it, or stands beside it in a class."""
+    if not says(function.name, "attention") or function.end - function.line < 2 or function.nested:
+        return ""
+    if function.native:
+        return BY_NAME if function.calls else ""
+    beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
+    return BY_NAME if beside or function in reading.attending else ""
+
+
+def _detail(function: Function) -> bool:
+    """It stands in another function, or is a module's own: a part of what it serves."""
+    return function.nested or (function.owner is None and function.name.startswith("_"))
+
+
+def _users(reading: Reading, classes: dict[Class, str]) -> dict[Function, set[Class]]:
+    """Of what such classes call to attend: the classes that do."""
+    users: dict[Function, set[Class]] = {}
+    for of in classes:
+        for method in of.methods.values():
+            for edge in reading.graph.edges[method]:
+                if edge.callee.owner is not of and edge.callee in reading.attending:
+                    users.setdefault(edge.callee, set()).add(of)
+    return users
+
+
+def _method(reading: Reading, method: Function, classes: dict[Class, str], users: dict[Function, set[Class]]) -> str:
+    """A method of such a class that leads to attention, prepares it, or is one that its interface asks for.
+
+    Many models that share one attention call it alike: there the classes are named, and what they share.
+    """
+    if not method.native and not _detail(method):
+        if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
+            return "prepares attention"
+        if says(method.name, "attention_mask"):
+            return "makes a mask"
+    if method.native or method.owner not in classes or method.nested:
+        return ""
+    if method in reading.attending:
+        ways = {each.callee for each in reading.graph.edges[method] if each.callee in reading.attending}
+        alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
+        return "" if alike else "leads to attention"
+    bases = reading.graph.evaluator.line(method.owner)[1:]
+    asked = any(
+        base in classes and method.name in base.methods and base.methods[method.name].abstract for base in bases
+    )
+    return "its interface asks for it" if asked and method.end - method.line > LONG else ""
+
+
+def _operands(function: Function) -> int:
+    return sum(bool(kind & set(function.params)) for kind in OPERANDS)
+
+
+def _serves(reading: Reading, function: Function, computes: dict[Function, str], classes: dict[Class, str]) -> str:
+    """It works on queries, keys or values for functions of attention, and for nothing else."""
+    if function.native or _operands(function) < 2 or _detail(function):
+        return ""
+    callers = [edge.caller for edge in reading.graph.callers.get(function, ())]
+    serves = callers and not function.writes and all(each in computes or each.owner in classes for each in callers)
+    return "works on its operands" if serves and not says(function.qualname, "kv_cache") else ""
+
+
+def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
+    """It makes or returns one of several such classes that stand in for one another."""
+    if function.native:
+        return ""
+    evaluator = reading.graph.evaluator
+    edges = reading.graph.edges[function]
+    chosen = {each.callee.owner for each in edges if each.how == "constructor" and each.callee.owner in classes}
+    for each in map(innermost, evaluator.returned(function, 0) if function.returns else ()):
+        if isinstance(each, ClassValue | Instance) and each.of in classes:
+            chosen.add(each.of)
+            if not each.exact and isinstance(each, ClassValue):
+                chosen |= classes.keys() & set(evaluator.below(each.of))
+    above = [set(evaluator.line(each)) for each in chosen if each is not None]
+    alike = len(above) > 1 and set.intersection(*above)
+    return f"chooses among {', '.join(sorted(each.name for each in chosen if each)[:3])}" if alike else ""
 
 
 def role_of(name: str, thing: object) -> str:
     if not isinstance(thing, Class | Function):
         return "kernel"
     return "backend" if BACKEND.search(name) else "module"
-
-
-def _named(function: Function) -> bool:
-    if SIDE.search(function.name) or function.name.startswith("__") or function.end - function.line < 2:
-        return False
-    return says(function.name, "attention")

@@ -1,12 +1,17 @@
-"""The KV cache: tensors that are kept on an object, what fills them, and what hands out their places."""
+"""The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
+
+A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
+it alone calls, what makes, sizes, fills or empties it, and what asks it for places.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue
+from lmp.codebase.graph.python_file import FILLERS, MAKERS
+from lmp.codebase.graph.records import Applied, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
@@ -26,47 +31,75 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
+COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
+"""Names of what tells how much is free or taken."""
 HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
+TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
+"""The same, as whole words: ``evictable`` tells and takes nothing."""
+EMPTIES = re.compile(r"reset|clear|flush")
+MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
+HANDLES = re.compile(MAKES.pattern + r"|make|store|load|save|write|update|append|copy|insert|grow|flush")
+"""Verbs of what is done to a cache as a whole."""
+SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
+FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memory"])
+"""Calls that tell the memory of a device."""
+PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
+"""Words of what tells places in a cache and holds nothing of it."""
+BY_NAME = "handles the cache"
+CALLED = ("forward", "__call__")
+USES = 2
+"""Rank of what uses the cache from outside: after the cache's own."""
 
 
 def cache_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
-    classes = list(_classes(reading))
-    for of, why in classes:
-        _add(found, Row("kv_cache", "layout", of.qualname, place(of), why))
+
+    def add(of: Class | Function, why: str, rank: int = 0) -> None:
+        row = Row("kv_cache", role_of(of.name, of), of.qualname, place(of), why, rank)
+        found.setdefault((row.place.file, row.place.line), row)
+
+    classes = dict(_classes(reading))
+    for of, why in classes.items():
+        add(of, why)
         for method in of.methods.values():
             if not _is_aside(method):
-                _add(
-                    found,
-                    Row(
-                        "kv_cache", role_of(method.name, method), method.qualname, place(method), f"method of {of.name}"
-                    ),
-                )
-    kept = {of for of, _ in classes}
+                made = any(each.on_self for each in method.made) or method.name == "__init__"
+                add(method, "allocates it" if made else f"method of {of.name}", int(not made))
+    for of, why in _records(reading, classes):
+        add(of, why)
+    handled = _handled(reading, classes)
+    rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
+    makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
+    uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
+    for each in _handed_on(reading, [*handled, *makes, *uses]):
+        handled.setdefault(each, "hands it on")
+    handled |= makes
     for function in reading.functions:
-        why = _function(reading, function, kept)
-        if why.startswith("asks"):
-            role = "allocate" if "alloc" in why.replace("dealloc", "") else "free"
-            _add(found, Row("kv_cache", role, function.qualname, place(function), why, 2))
-        elif why:
-            _add(found, Row("kv_cache", role_of(function.name, function), function.qualname, place(function), why, 1))
+        if function in handled:
+            add(function, handled[function], int(handled[function] == BY_NAME))
+        elif function in uses:
+            add(function, uses[function], USES)
+    for asked in _asked(reading, handled):
+        add(asked, "its interface")
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
-            _add(found, Row("kv_cache", "update", name, kernel.place, "kernel", 1))
+            found.setdefault(
+                (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
+            )
     return list(found.values())
 
 
-def _add(found: dict[tuple[str, int], Row], row: Row) -> None:
-    found.setdefault((row.place.file, row.place.line), row)
-
-
 def _is_aside(method: Function) -> bool:
-    """What every object has, and what is shown elsewhere."""
-    return (method.name.startswith(("__", "~", "operator")) and method.name != "__call__") or method.name in (
-        "begin",
-        "end",
+    """What every object has, what is shown elsewhere, and what only prints."""
+    if method.name == "__init__":
+        return not any(each.on_self for each in method.made) and not MAKERS & {call.name for call in method.calls}
+    prints = "print" in split(method.name)
+    return (
+        prints
+        or (method.name.startswith(("__", "~", "operator")) and method.name != "__call__")
+        or method.name in ("begin", "end")
     )
 
 
@@ -92,7 +125,9 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         cached = [
             each.target
             for each in made
-            if ({"kv", "key", "value", "cache"} & split(each.target)) and readers.get(each.target, set()) - {of.file}
+            if ({"kv", "key", "value", "cache"} & split(each.target))
+            and not PLACES & split(each.target)
+            and readers.get(each.target, set()) - {of.file}
         ]
         if cached:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
@@ -108,12 +143,16 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
 
 def _keys_and_values(of: Class) -> tuple[str, str] | None:
     """Two attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
-    for name in of.attributes:
-        words = split(name)
+    kept = "cache" in split(of.name)
+    return _pair({name for name in of.attributes if kept or "cache" in split(name)})
+
+
+def _pair(names: Iterable[str]) -> tuple[str, str] | None:
+    """Of names two that are alike but for the word for keys and the word for values."""
+    by_words = {split(name): name for name in names}
+    for words, name in by_words.items():
         for key, value in (("k", "v"), ("key", "value"), ("keys", "values")):
-            cached = "cache" in words or "cache" in split(of.name)
-            other = next((one for one in of.attributes if split(one) == words - {key} | {value}), None)
-            if key in words and cached and other is not None:
+            if key in words and (other := by_words.get(words - {key} | {value})):
                 return name, other
     return None
 
@@ -129,24 +168,146 @@ def _keeps(of: Class) -> bool:
     return any("kv" in split(each.target) for each in made)
 
 
-def _function(reading: Reading, function: Function, kept: set[Class]) -> str:
+def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[Class, str]]:
+    """Plain records of a cache's own file that its methods make: of positions, slots and lengths."""
+    made = {
+        value.of
+        for of in classes
+        for method in of.methods.values()
+        for call in method.calls
+        for value in reading.graph.evaluator.values(method, call.callee)
+        if isinstance(value, ClassValue) and value.of.file == of.file
+    }
+    for of in made - classes.keys():
+        if len(of.fields) > 2 and reading.is_own(of.file):
+            yield of, "a record that the cache makes"
+
+
+def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
+    """Functions that are about the cache, by their own code and name."""
+    found: dict[Function, str] = {}
+    for each in reading.functions:
+        if why := _about(reading, each):
+            found.setdefault(each.outermost, why)
+    found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
+    names = {each.name for each in found if "cache" in split(each.name)}
+    for each in reading.functions:
+        if each.name in names and each.owner is not None and not each.abstract:
+            found.setdefault(each, "of one name with what handles the cache")
+    return found
+
+
+def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
+    """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
+    waiting = [each for each in handled if "cache" in split(each.name)]
+    seen = set(waiting)
+    while waiting:
+        for edge in reading.graph.callers.get(waiting.pop(), ()):
+            function = edge.caller
+            if function not in seen and "cache" in split(function.name) and reading.is_own(function.file):
+                seen.add(function)
+                waiting.append(function)
+                yield function
+
+
+def _about(reading: Reading, function: Function) -> str:
     name = function.name
+    why = "" if function.native or function in reading.attending else _tensors(function)
+    if why or says(name, "not_kv_cache"):
+        return why
     if says(name, "kv_write") and not says(name, "attention"):
         return "writes keys and values into the cache"
-    if says(name, "kv_cache") and not says(name, "not_kv_cache"):
-        return "handles the cache"
-    if function.owner in kept or function.native:
-        return ""
-    made = {edge.callee.owner for edge in reading.graph.edges[function] if edge.how == "constructor"}
-    if made & kept and function.name != "__init__":
-        return "makes the cache"
-    if any(isinstance(each, ClassValue) and each.of in kept for each in reading.graph.evaluator.returned(function, 0)):
-        return "chooses the class of the cache"
-    asked = {
-        edge.callee.name
-        for edge in reading.graph.edges[function]
-        if edge.callee.owner in kept and HANDS.search(edge.callee.name)
-    }
-    if asked and HANDS.search(name):
-        return f"asks for places or gives them back: {', '.join(sorted(asked))}"
+    if says(name, "kv_cache"):
+        return BY_NAME
+    named = "cache" in split(name) and HANDLES.search(name) and not function.native
+    if named and _pair({*function.reads, *function.params, *function.locals}):
+        return "handles keys and values of a cache"
     return ""
+
+
+def _tensors(function: Function) -> str:
+    """It makes tensors that it names a cache, fills one by index, or works out its size."""
+    made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
+    if _pair(made):
+        return "makes keys and values of a cache"
+    named = (name for call in function.calls for name, chains in call.keywords if any(map(_allocated, chains)))
+    if any("cache" in split(name) for name in named):
+        return "makes tensors of a cache"
+    read = {word for each in function.reads for word in split(each)}
+    filled = {str(chain[-1]) for write in function.writes for chain in write.target if "cache" in split(str(chain[-1]))}
+    if filled and FILLERS & {call.name for call in function.calls} and {"slot", "prefill", "decode", "kv"} & read:
+        return "fills a cache by index"
+    if "cache" in split(function.name) and SIZES & split(function.name) and {"layer", "head", "block", "token"} & read:
+        return "tells the size of a cache"
+    return ""
+
+
+def _allocated(chain: Chain) -> bool:
+    """What a call gives that makes a tensor."""
+    by = chain[-2] if len(chain) > 1 and isinstance(chain[-1], Applied) else ""
+    return by in MAKERS or "alloc" in str(by)
+
+
+def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
+    """Functions of a cache's own file that it alone calls."""
+    for function in reading.functions:
+        if function.owner is None and not function.native and not function.nested:
+            edges = reading.graph.callers.get(function, ())
+            callers = {edge.caller.owner for edge in edges if edge.caller is not function}
+            if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
+                yield function
+
+
+def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
+    """What an interface asks for, which a class below does."""
+    for function in handled:
+        for base in reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else ():
+            if function.name in base.methods and base.methods[function.name].abstract:
+                yield base.methods[function.name]
+
+
+def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
+    """What makes the cache, or sizes it."""
+    returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
+    if any(isinstance(each, ClassValue) and each.of in classes for each in returned):
+        return "chooses the class of the cache"
+    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in reading.graph.edges[function])
+    made = made and function.name != "__init__"
+    if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
+        return "makes the cache"
+    names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
+    told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
+    about = any(each & {"cache", "block", "kv", "token"} for each in names)
+    if about and (told or FREE_MEMORY & {call.name for call in function.calls}):
+        return "sizes the cache by the memory that is free"
+    return ""
+
+
+def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], handled: Mapping[Function, str]) -> str:
+    """What asks the cache for places, counts them, fills it, or has it made, from outside."""
+    edges = reading.graph.edges[function]
+    used = {edge.callee.name for edge in edges if edge.callee.owner in classes}
+    empties = EMPTIES.search(function.name)
+    if asked := {name for name in used if TAKES & split(name) or (empties and EMPTIES.search(name))}:
+        return f"asks for places or gives them back: {', '.join(sorted(asked))}"
+    if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
+        return f"counts what is free: {', '.join(sorted(asked))}"
+    runs = function.owner is not None and function.name in CALLED and function in reading.attending
+    if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
+        return f"attention that fills it: {', '.join(sorted(asked))}"
+    called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
+    asked = {name for name in called if MAKES.search(name)}
+    return f"makes or clears it: {', '.join(sorted(asked))}" if asked else ""
+
+
+def _is_cache(values: Iterable[Value], classes: Mapping[Class, str]) -> bool:
+    return any(isinstance(each, Instance) and each.of in classes for each in map(innermost, values))
+
+
+def _keeps_one(reading: Reading, function: Function, classes: Mapping[Class, str]) -> bool:
+    """Whether a method keeps a cache on its object."""
+    return function.owner is not None and any(
+        inside is function and _is_cache(reading.graph.evaluator.values(function, (chain,)), classes)
+        for chains in function.owner.attributes.values()
+        for inside, chain in chains
+    )

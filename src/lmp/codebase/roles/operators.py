@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 
 ATTENTION = re.compile(
-    r"(?:^|\.)(?:scaled_dot_product_attention|flash_attn\w*|flash_attention\w*|flex_attention|varlen_attn"
-    r"|memory_efficient_attention\w*|splash_attention\w*|paged_attention\w*|dot_product_attention|sparse_attn\w*"
-    r"|make_splash_mha\w*|mha_\w+|ragged_paged_attention\w*|flashinfer\.(?:\w+\.)*[a-z]\w*(?:attention|prefill|decode|mla)\w*"
-    r"|_flash_attention_forward"
-    r"|scaled_dot_product\w*)(?:\(\))?$"
+    r"(?:^|\.)(?:scaled_dot_product\w*|flash_attn\w*|flash_attention\w*|_flash_attention_forward|flex_attention|varlen_attn"
+    r"|memory_efficient_attention\w*|\w*splash_attention\w*|\w*paged_attention\w*|dot_product_attention|sparse_attn\w*"
+    r"|make_splash_mha\w*|mha_\w+|\w*(?:prefill|decode|context)_with_\w*kv_?cache\w*)(?:\(\))?$"
+    r"|\.(?!\w*(?:mask|config|support|avail|backend|kernel$|impl$|make_|create_|set_|get_|is_|has_|can_|use_|enable))"
+    r"[a-z_]\w*(?:attention|attn|mla)(?:_|$)\w*$"
+    r"|\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)(?:\.(?:run|forward|apply)\w*)?$"
 )
-"""Calls that compute attention in another package (torch, flash-attn, flashinfer, xformers, MLX, JAX)."""
+"""Calls that compute attention in another package (torch, flash-attn, flashinfer, xformers, MLX, JAX): its functions,
+any function of another package that is named after it, and objects of such a class that are called or run."""
+PREPARES = re.compile(
+    r"\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)\.(?:plan|begin_forward|build)\w*$"
+    r"|(?:attention|attn|fmha)\w*\.(?:\w+\.)*\w*[mM]ask(?:\.\w+)?$"
+)
+"""Calls that prepare an object of another package which computes attention, or make a mask for it."""
 SAMPLES = frozenset(
     ["multinomial", "categorical", "argmax", "exponential_", "topk", "top_k", "gumbel", "random_categorical"]
 )

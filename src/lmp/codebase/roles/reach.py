@@ -212,6 +212,19 @@ class Reading:
         return {(each.place.file, each.place.line) for each in self.facts.kernels}
 
     @cached_property
+    def inner_kernels(self) -> set[tuple[str, int]]:
+        """Kernels that only other kernels call: parts of them, which nothing starts."""
+        started = {(each.of.file, each.of.line) for each in self.facts.launches if each.of is not None}
+        return {
+            each.key
+            for each, edges in self.graph.callers.items()
+            if not each.native
+            and each.key in self.kernels - started
+            and edges
+            and all(edge.caller.key in self.kernels for edge in edges)
+        }
+
+    @cached_property
     def launching(self) -> set[tuple[str, str]]:
         """File and name of the functions that start a kernel."""
         return {(each.place.file, each.inside) for each in self.facts.launches}

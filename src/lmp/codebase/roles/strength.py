@@ -11,11 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import log2
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS
+from lmp.codebase.roles.cache import HANDS, USES
 from lmp.codebase.roles.reach import SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -33,6 +34,8 @@ WORDS_ALONE = 7
 """Witnesses that a row needs which only words found."""
 MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
+OF_A_SHELF = 10
+"""Rows of one folder of models that stand in for one another."""
 SHORT = 5
 """Lines of a function that only hands on or tells a value."""
 CLASS = 4
@@ -63,8 +66,7 @@ class Weighing:
         found = {(row.place.file, row.place.line): row for row in rows}
         ruled = set(found)
         for key, thing in self.things.items():
-            found_by_words = section != "scheduler" and (section != "sampling" or _is_native(thing))
-            if found_by_words and key not in found and self._speaks(section, thing, key[0]):
+            words = section != "scheduler" and (section not in ("attention", "sampling") or not _is_python(thing))
                 name = _name(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
@@ -76,9 +78,64 @@ class Weighing:
             points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
+        copies = self._copies(kept)
+        outside = {(row.place.file, row.place.line) for row in found.values() if row.rank == USES}
+        used = {row: log2(1 + self._used((row.place.file, row.place.line))) for row in kept}
         # Of equals the plainest name: variants are named by what they add.
-        kept.sort(key=lambda row: (row.rank, len(row.symbol.rpartition(".")[0]), row.place.file, row.place.line))
-        return kept[:MOST]
+        kept.sort(
+            key=lambda row: (
+                row in copies,
+                (row.place.file, row.place.line) in outside,
+                row.rank - used[row],
+                len(row.symbol.rpartition(".")[0]),
+                row.place.file,
+                row.place.line,
+            )
+        )
+        return self._few_of_a_shelf(kept)[:MOST]
+
+    def _few_of_a_shelf(self, rows: Iterable[Row]) -> list[Row]:
+        """Of models that stand in for one another a few are enough."""
+        shown: Counter[str] = Counter()
+        kept = []
+        for row in rows:
+            folder = row.place.file.rpartition("/")[0]
+            shown[folder] += folder in self.reading.shelves
+            if shown[folder] <= OF_A_SHELF:
+                kept.append(row)
+        return kept
+
+    def _used(self, key: tuple[str, int]) -> int:
+        """How many other files call it or build on it."""
+        thing = self.things.get(key)
+        graph = self.reading.graph
+        if isinstance(thing, Class):
+            files = {each.file for each in graph.evaluator.below(thing)}
+            methods = list(thing.methods.values())
+        else:
+            files, methods = set(), [thing] if isinstance(thing, Function) else []
+        files |= {edge.caller.file for each in methods for edge in graph.callers.get(each, ())}
+        return len(files - {key[0]})
+
+    def _copies(self, rows: Iterable[Row]) -> set[Row]:
+        """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
+        that build on one another."""
+        first: dict[tuple[object, str], Row] = {}
+        copies: set[Row] = set()
+        for row in sorted(
+            rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)
+        ):
+            thing = self.things.get((row.place.file, row.place.line))
+            around: object = row.place.file.rpartition("/")[2]
+            name = row.symbol
+            if isinstance(thing, Function) and thing.owner is not None and row.section == "kv_cache":
+                line = self.reading.graph.evaluator.line(thing.owner)
+                around = next(each for each in reversed(line) if thing.name in each.methods)
+                name = thing.name
+            kept = first.setdefault((around, name), row)
+            if kept is not row and (isinstance(around, Class) or kept.place.file != row.place.file):
+                copies.add(row)
+        return copies
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
@@ -86,6 +143,9 @@ class Weighing:
 
     def _weight(self, section: str, row: Row, every: set[tuple[str, int]]) -> int:
         thing = self.things.get((row.place.file, row.place.line))
+        if thing is None:
+            # A line within a function that is shown.
+            return ENOUGH
         ruled = (row.place.file, row.place.line) in every
         file = row.place.file
 
@@ -95,7 +155,9 @@ class Weighing:
         points = 2 * ruled + told(row.symbol.rpartition(".")[2])
         within = isinstance(thing, Function) and thing.owner is not None and thing.owner.key in every
         points += within or any(told(each) for each in (row.symbol.rpartition(".")[0], *file.rpartition("/")[::2]))
-        points -= 2 * says(row.symbol, f"not_{section}") + 3 * self.reading.is_beside(file)
+        # A word against it does not count where its code says that it is about the cache.
+        proved = section == "kv_cache" and ruled and row.rank != 1
+        points -= 2 * (says(row.symbol, f"not_{section}") and not proved) + 3 * self.reading.is_beside(file)
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
@@ -111,9 +173,9 @@ class Weighing:
 
     def _behaves(self, section: str, thing: Function, row: Row, ruled: bool) -> bool:
         if section == "attention":
-            return thing in self.reading.attends or thing in self.reading.starts_attention
+            return ruled and row.rank == 0
         if section == "kv_cache":
-            return ruled and HANDS.search(thing.name) is not None
+            return ruled and (row.rank != 1 or HANDS.search(thing.name) is not None)
         if section == "scheduler":
             # It puts requests into a queue or takes them out.
             return ruled and row.rank == 0
@@ -133,8 +195,8 @@ class Weighing:
         return any(each in strong and each[0] != key[0] for each in near)
 
 
-def _is_native(thing: Thing) -> bool:
-    return isinstance(thing, Kernel) or thing.native
+def _is_python(thing: Thing) -> bool:
+    return not isinstance(thing, Kernel) and not thing.native
 
 
 def _name(thing: Thing) -> str:
