@@ -119,6 +119,7 @@ class _Reader:
             case ast.While():
                 inside.loops += 1
                 inside.endless = True
+                hazards.of_while(self.source, node, inside)
                 self.expression(node.test, inside, loop + 1)
                 self.block(node.body, inside, owner, loop + 1)
                 self.block(node.orelse, inside, owner, loop)
@@ -145,7 +146,7 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
                 for handler in node.handlers:
-                    hazards.of_handler(self.source, handler, inside)
+                    hazards.of_handler(self.source, node, handler, inside)
                     self.block(handler.body, inside, owner, loop)
                 self.block(node.orelse, inside, owner, loop)
                 self.block(node.finalbody, inside, owner, loop)
@@ -164,6 +165,7 @@ class _Reader:
                 self.expression(node.target, inside, loop)
                 self.written_to(node.target, node.value, inside)
             case ast.Global() if self.found.body is not None:
+                hazards.of_global(node, inside)
                 for name in node.names:
                     # What it assigns is the module's.
                     inside.locals[name] = self.found.body.locals.setdefault(name, [])
@@ -205,7 +207,8 @@ class _Reader:
             made.params[f"*{argument.arg}"] = ()
         made.annotated = self.annotation(node.returns)
         made.is_async = isinstance(node, ast.AsyncFunctionDef)
-        hazards.of_function(node, made)
+        made.arguments = tuple(_arguments(self.source, arguments))
+        hazards.of_function(self.source, node, made)
         self.found.functions.append(made)
         if owner is not None:
             # Of overloads the last is the one that runs; a property's setter is none.
@@ -265,6 +268,7 @@ class _Reader:
 
     def assign(self, target: ast.expr, value: ast.expr, inside: Function, owner: Class | None, loop: int) -> None:
         hazards.of_value(self.source, value, inside)
+        hazards.of_assign(self.source, target, value, inside)
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
             for one, other in zip_longest(target.elts, value.elts):
                 if one is not None and other is not None:
@@ -504,6 +508,13 @@ class _Reader:
             elif isinstance(each, ast.BinOp | ast.Tuple):
                 waiting.extend(ast.iter_child_nodes(each))
         return tuple(dict.fromkeys(found))
+
+
+def _arguments(source: Source, of: ast.arguments) -> Iterator[tuple[str, int, str]]:
+    positional = [*of.posonlyargs, *of.args]
+    given = [*[None] * (len(positional) - len(of.defaults)), *of.defaults, *of.kw_defaults]
+    for each, default in zip([*positional, *of.kwonlyargs], given, strict=True):
+        yield each.arg, each.lineno, source.written(default)[:80] if default is not None else ""
 
 
 def is_main(test: ast.expr) -> bool:

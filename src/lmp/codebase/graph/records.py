@@ -90,7 +90,29 @@ class Made:
 
 
 HazardKind = Literal[
-    "assert", "raise", "swallowed", "not awaited", "none used", "ignored", "replaced", "falls back", "any value"
+    "any value",
+    "assert",
+    "cut",
+    "exits",
+    "falls back",
+    "fixed",
+    "global",
+    "ignored",
+    "limit",
+    "no branch",
+    "none used",
+    "not awaited",
+    "not handed on",
+    "optional",
+    "overwritten",
+    "raise",
+    "rank",
+    "replaced",
+    "swallowed",
+    "tool",
+    "unset",
+    "waits",
+    "zero",
 ]
 
 
@@ -115,6 +137,8 @@ class Function:
     outer: Function | None = None
     params: dict[str, Chains] = field(default_factory=dict)
     """Name -> the chains of its annotation."""
+    arguments: tuple[tuple[str, int, str], ...] = ()
+    """Of each parameter the name, its line, and its default as written."""
     defaults: dict[str, Chains] = field(default_factory=dict)
     """Name -> what it is where a call gives nothing."""
     decorators: Chains = ()

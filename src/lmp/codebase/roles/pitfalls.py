@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import EnvRead, Place
+from lmp.codebase.graph.hazards import LIMITS
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.configuration import configuration_rows
@@ -24,19 +26,16 @@ LOCAL = re.compile(
 )
 CHECKS = re.compile(r"valid|check|post_init|verify|__init__|build|load")
 """Functions that look at settings before a run, and those that make what it needs."""
+INNER = re.compile(
+    r"\.(?:shape|dtype|ndim|dim\(\)|is_contiguous|stride|is_cuda|device)\b|\w\.size\(| is not None$|isinstance|issubclass|callable"
+)
+"""Conditions on tensors and types, which no user sets."""
 MOST = 40
 MOST_ALIKE = 2
-SILENT: dict[HazardKind, float] = {
-    "none used": 3,
-    "not awaited": 3,
-    "replaced": 2,
-    "falls back": 1,
-    "swallowed": 1,
-    "ignored": 1,
-    "any value": 2,
-}
-"""What is no mistake of the user, or is not told to them."""
-SEEN = 2
+MOST_INSIDE = 3
+"""Of one function."""
+DEEPEST = 9
+"""Calls below an entry point up to which a function counts as what a user meets."""
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 WORD = re.compile(r"[A-Za-z_]\w+")
@@ -56,98 +55,190 @@ class Pitfall:
     rank: float
 
 
-SAID: dict[HazardKind, tuple[str, str, str]] = {
-    "assert": ("The condition does not hold.", "An assert stops the run.", "Check the condition before the call."),
-    "raise": ("The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."),
-    "swallowed": (
-        "The guarded lines fail.",
-        "The error is dropped without a message.",
-        "Log the error, or raise it again.",
+class Said(NamedTuple):
+    points: float
+    """How much it costs a user: what no message tells costs most."""
+    trigger: str
+    effect: str
+    fix: str
+
+
+SAID: dict[HazardKind, Said] = {
+    "not awaited": Said(
+        4, "The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."
     ),
-    "not awaited": ("The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."),
-    "none used": (
+    "none used": Said(
+        4,
         "The line is reached.",
         "The method returns None, which replaces the value.",
         "Call the method first, then use the object.",
     ),
-    "ignored": (
-        "An argument is misspelt.",
-        "The argument is accepted and never read.",
-        "Compare the names with the signature.",
+    "overwritten": Said(
+        4, "The argument is given.", "Another value replaces it before it is read.", "Remove the argument, or read it."
     ),
-    "replaced": (
+    "not handed on": Said(
+        4, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
+    ),
+    "ignored": Said(
+        2, "The argument is given.", "It is accepted and never read.", "Do not rely on it; compare with the signature."
+    ),
+    "no branch": Said(3, "This choice is taken.", "It is not implemented.", "Take another choice, or write this one."),
+    "rank": Said(
+        4,
+        "The run has more than one machine.",
+        "The rank of the whole run is taken as device number, which is missing there.",
+        "Use the rank on the machine (LOCAL_RANK).",
+    ),
+    "exits": Said(
+        2,
+        "The condition holds.",
+        "The process ends, past the handlers of errors.",
+        "Choose values that do not meet the condition.",
+    ),
+    "cut": Said(
+        3, "The value is above the limit.", "It is cut, and the caller is not told.", "Stay below, or raise the limit."
+    ),
+    "zero": Said(
+        2, "The argument is 0.", "Zero counts as not given, and the default replaces it.", "Test for None in its place."
+    ),
+    "fixed": Said(
+        2,
+        "Another value is wanted.",
+        "The value is fixed in the code, and no argument changes it here.",
+        "Change it at this line, or make it an argument.",
+    ),
+    "limit": Said(
+        2,
+        "The default is kept.",
+        "What is longer or more than this is cut off or refused.",
+        "Give the argument a value that fits the run.",
+    ),
+    "replaced": Said(
+        2,
         "The condition holds.",
         "Another value silently takes the place of the one that was given.",
         "Pass values that do not meet the condition.",
     ),
-    "falls back": (
+    "any value": Said(
+        2, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
+    ),
+    "falls back": Said(
+        1,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
-    "any value": (
-        "The variable is set to any text, 0 too.",
-        "The switch counts as on.",
-        "Unset the variable to switch it off.",
+    "swallowed": Said(
+        1, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
+    ),
+    "tool": Said(
+        2, "The program is not installed.", "The call fails on this machine.", "Install it, or go on without it."
+    ),
+    "unset": Said(
+        2, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
+    ),
+    "optional": Said(
+        1,
+        "The package is not installed.",
+        "The import passes; the first use of it fails later.",
+        "Install the package before the run.",
+    ),
+    "waits": Said(2, "What is waited for never comes.", "The loop sleeps for ever.", "Give the loop a limit of time."),
+    "global": Said(
+        1,
+        "Two objects are made in one process.",
+        "The second replaces the state of the first in the module.",
+        "Make one object for each process.",
+    ),
+    "raise": Said(
+        0, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
+    ),
+    "assert": Said(
+        0, "The condition does not hold.", "An assert stops the run.", "Check the condition before the call."
     ),
 }
-"""Of each kind: trigger, effect, fix."""
 
 
 def pitfalls(reading: Reading) -> list[Pitfall]:
+    """Best first. Variants of one method in the files of one folder ask for the same, and are named twice at most."""
     found = [*_of_code(reading), *_of_settings(reading), *_of_process(reading)]
-    found.sort(key=lambda each: (each.rank, each.place.file, each.place.line))
-    kept: dict[Place, Pitfall] = {}
-    alike: Counter[tuple[str, str]] = Counter()
+    found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
+    kept: list[Pitfall] = []
+    inside: Counter[Place] = Counter()
+    causes: set[Place] = set()
+    alike: dict[tuple[str, str], set[Place]] = {}
     for each in found:
-        # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
-        if each.place not in kept and alike[of] < MOST_ALIKE:
-            alike[of] += 1
-            kept[each.place] = each
-    return list(kept.values())[:MOST]
+        places = alike.setdefault(of, set())
+        if each.cause in causes or inside[each.place] == MOST_INSIDE:
+            continue
+        if each.place not in places and len(places) == MOST_ALIKE:
+            continue
+        places.add(each.place)
+        causes.add(each.cause)
+        inside[each.place] += 1
+        kept.append(each)
+    return kept[:MOST]
 
 
 def pitfall_rows(reading: Reading) -> list[Row]:
     return [Row("pitfalls", each.trigger, each.symbol, each.place, each.written) for each in pitfalls(reading)]
 
 
+def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Function, int]:
+    """How many calls below an entry point a function is."""
+    waiting = [each for each in reading.functions if each.key in first]
+    waiting += [m for of in reading.classes if of.key in first for m in of.methods.values() if m.name[:1] != "_"]
+    waiting += [graph.body for file, graph in reading.facts.graphs.items() if graph.body and (file, 0) in first]
+    found = dict.fromkeys(waiting, 0)
+    while waiting:
+        function = waiting.pop(0)
+        if found[function] == DEEPEST:
+            continue
+        for edge in reading.graph.edges.get(function, ()):
+            if edge.callee not in found:
+                found[edge.callee] = found[function] + 1
+                waiting.append(edge.callee)
+    return found
+
+
 def _of_code(reading: Reading) -> Iterator[Pitfall]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
     key = reading.reaching(leaves(reading))
     settings = _names_of_settings(reading)
-    first = {row.place.file for row in entry_rows(reading)}
+    entries = entry_rows(reading)
+    first = {row.place.file for row in entries}
+    depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
+    unset = _unset(reading)
     for function in reading.functions:
-        hazards = [*function.hazards, *_not_awaited(reading, function)]
+        extra = [*_of_graph(reading, function), *unset.get(function, ())]
+        hazards = [*function.hazards, *extra]
         if not hazards or reading.is_beside(function.file):
             continue
+        depth = depths.get(function)
         near = function in key
         checks = CHECKS.search(function.name) is not None
         met = sum(_names_one(each.text, settings) for each in hazards)
         called = len(reading.graph.callers.get(function, ()))
         starts = (function.file, function.qualname) in reading.launching
         for hazard in hazards:
+            said = SAID[hazard.kind]
             by_setting = _names_one(hazard.text, settings)
-            if hazard.kind == "replaced" and not by_setting:
+            if hazard.kind in ("assert", "raise") and not by_setting and INNER.search(hazard.text):
                 continue
-            if SILENT.get(hazard.kind, 0) < SEEN and not (near or checks or by_setting):
+            if hazard.kind in ("replaced", "ignored") and not by_setting:
+                continue
+            if not (near or depth is not None or checks or by_setting):
                 # Far from a run and from its settings, what is tried may fail.
                 continue
-            trigger, effect, fix = SAID[hazard.kind]
-            points = SILENT.get(hazard.kind, 0) + 2 * by_setting + min(met, 3) / 2 + min(called, 4) / 10
+            points = said.points + 2 * by_setting + min(met, 3) / 2 + min(called, 4) / 10
             points += near + checks + (function.file in first)
+            points += 0 if depth is None else 2 - depth / 5
             where = Place(function.file, function.line)
-            yield Pitfall(
-                function.qualname,
-                where,
-                Place(function.file, hazard.line),
-                trigger,
-                effect,
-                fix,
-                hazard.text,
-                2 * starts + 1.5 * function.native - points,
-            )
+            cause = Place(function.file, hazard.line)
+            rank = 2 * starts + 1.5 * function.native - points
+            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, rank)
 
 
 def _names_of_settings(reading: Reading) -> set[str]:
@@ -167,11 +258,49 @@ def _names_one(text: str, settings: set[str]) -> bool:
     return not settings.isdisjoint(words) or any(pair in settings for pair in pairs)
 
 
-def _not_awaited(reading: Reading, function: Function) -> Iterator[Hazard]:
-    """A coroutine that is made in a condition and never awaited."""
+def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
+    """A coroutine that is made in a condition and never awaited, and an argument that a call below does not get."""
+    read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
+    unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
-        if edge.call is not None and edge.call.tested and edge.callee.is_async and edge.how in ("direct", "attribute"):
-            yield Hazard("not awaited", edge.line, edge.call.written)
+        call = edge.call
+        if call is None or edge.how not in ("direct", "attribute"):
+            continue
+        if call.tested and edge.callee.is_async:
+            yield Hazard("not awaited", edge.line, call.written)
+        given = {name for name, _ in call.keywords}
+        takes = list(edge.callee.params)
+        for name in unread:
+            if name in takes and name not in given and "**" not in given and takes.index(name) > len(call.args):
+                yield Hazard("not handed on", edge.line, name)
+    if not _must_take(reading, function):
+        lines = {name: line for name, line, _ in function.arguments}
+        for name in unread:
+            if name in lines and name[:1] != "_" and name not in ("self", "cls"):
+                yield Hazard("ignored", lines[name], name)
+
+
+def _must_take(reading: Reading, function: Function) -> bool:
+    """Whether others prescribe its parameters: a class above or below, a decorator, a caller that takes any of many."""
+    if function.owner is None:
+        return bool(function.decorators)
+    evaluator = reading.graph.evaluator
+    line = [*evaluator.line(function.owner)[1:], *evaluator.below(function.owner)]
+    return bool(function.owner.bases or function.decorators) or any(function.name in each.methods for each in line)
+
+
+def _unset(reading: Reading) -> dict[Function, list[Hazard]]:
+    """Variables that are read without a default, by the function that reads them."""
+    reads: dict[str, list[EnvRead]] = {}
+    for read in reading.facts.env:
+        if read.default is None and read.resolved and read.via in ("environ", "os.environ"):
+            reads.setdefault(read.place.file, []).append(read)
+    found: dict[Function, list[Hazard]] = {}
+    for function in reading.functions:
+        for read in reads.get(function.file, ()):
+            if function.line <= read.place.line <= function.end:
+                found.setdefault(function, []).append(Hazard("unset", read.place.line, read.name))
+    return found
 
 
 def _of_settings(reading: Reading) -> Iterator[Pitfall]:
@@ -199,6 +328,11 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "Raise the limit for slow machines, first compilations and large models.",
                 f"{name} = {default}",
                 -4.5,
+            )
+        elif LIMITS.fullmatch(name.replace("-", "_")) and default.isdigit() and int(default) > 0:
+            said = SAID["limit"]
+            yield Pitfall(
+                row.symbol, row.place, row.place, said.trigger, said.effect, said.fix, f"{name} = {default}", -4.5
             )
         elif LOCAL.match(default):
             yield Pitfall(
