@@ -32,7 +32,6 @@ def every_row(reading: Reading) -> list[Row]:
         *weighing.shown("sampling", sampling.sampling_rows(reading), sampling.role_of),
         *weighing.shown("attention", attention.attention_rows(reading), attention.role_of),
         *configuration_rows(reading),
-        *pitfall_rows(reading),
     ]
 
 
@@ -41,12 +40,19 @@ def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     return Paths(reading, [*rows, *route_rows(reading)]).edges()
 
 
+def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
+    """Places of what takes part in a run."""
+    ends = {each.key for edge in edges for each in (edge.caller, edge.callee)}
+    return ends | {(row.place.file, row.place.line) for row in rows if row.section != "configuration"}
+
+
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
     """By section the places of what was found; of the nesting pairs of places."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
-    for row in rows:
+    edges = nesting(reading, rows)
+    for row in (*rows, *pitfall_rows(reading, taking_part(rows, edges))):
         found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
-    found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in nesting(reading, rows)]
+    found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]
     return found

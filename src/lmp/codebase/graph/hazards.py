@@ -122,9 +122,9 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
             _add(made, "no branch", raised[0], source.written(raised[0]))
         return
     kwarg = node.args.kwarg
-    if kwarg is not None and not kwarg.arg.startswith("_") and not _reads(node.body, kwarg.arg):
-        if node.name in ("__init__", "generate", "from_pretrained", "create", "load"):
-            _add(made, "ignored", node, f"**{kwarg.arg}")
+    taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
+    if taking and kwarg is not None and not kwarg.arg.startswith("_") and not _reads(node.body, kwarg.arg):
+        _add(made, "ignored", node, f"**{kwarg.arg}")
     for name, line, default in made.arguments:
         if (at := _overwritten(node.body, name)) is not None:
             _add(made, "overwritten", at, name)
@@ -150,9 +150,6 @@ def _overwritten(body: list[ast.stmt], name: str) -> ast.stmt | None:
             ways = [_overwritten(each.body, name), _overwritten(each.orelse, name)]
             if all(way is not None for way in ways):
                 return ways[0]
-        elif isinstance(each, ast.With) and not _reads([one.context_expr for one in each.items], name):
-            if (found := _overwritten(each.body, name)) is not None:
-                return found
         if _reads([each], name):
             return None
     return None
@@ -192,7 +189,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         if any(source.written(each) == name for each in value.args):
             _add(inside, "cut", value, f"{name} = {source.written(value)}")
     elif isinstance(target, ast.Name) and SET.fullmatch(name) and _number(value) and value.value not in (0, 1, -1):
-        _add(inside, "fixed", value, f"{name} = {value.value}")
+        _add(inside, "fixed", value, f"{name} = {source.written(value)}")
 
 
 def _number(value: ast.expr) -> TypeGuard[ast.Constant]:

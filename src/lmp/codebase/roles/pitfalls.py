@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,25 +19,23 @@ from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.sampling import PARAMETERS
-from lmp.codebase.roles.spine import leaves
 
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
 LOCAL = re.compile(
     r"^[frb]?[\"'](?:\./|\.\./|/tmp/|~/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
-CHECKS = re.compile(r"valid|check|post_init|verify|__init__|build|load")
-"""Functions that look at settings before a run, and those that make what it needs."""
 INNER = re.compile(
-    r"\.(?:shape|dtype|ndim|dim\(\)|is_contiguous|stride|is_cuda|device)\b|\w\.size\(| is not None$|isinstance|issubclass|callable"
+    r"\.(?:shape|dtype|ndim|dim\(\)|is_contiguous|stride|is_cuda|device)\b|\w\.size\("
+    r"| is not None$|isinstance|issubclass|callable"
 )
 """Conditions on tensors and types, which no user sets."""
 MOST = 40
 MOST_ALIKE = 2
-MOST_INSIDE = 3
-"""Of one function."""
-DEEPEST = 9
-"""Calls below an entry point up to which a function counts as what a user meets."""
+AT_SETTINGS = -4.5
+NEAR = 4
+"""Calls below an entry point from which on a function is no nearer to the user than others."""
+Key = tuple[str, int]
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 WORD = re.compile(r"[A-Za-z_]\w+")
@@ -74,116 +74,132 @@ SAID: dict[HazardKind, Said] = {
         "Call the method first, then use the object.",
     ),
     "overwritten": Said(
-        4, "The argument is given.", "Another value replaces it before it is read.", "Remove the argument, or read it."
+        2, "The argument is given.", "Another value replaces it before it is read.", "Remove the argument, or read it."
     ),
     "not handed on": Said(
-        4, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
+        1.5, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
     ),
     "ignored": Said(
-        2, "The argument is given.", "It is accepted and never read.", "Do not rely on it; compare with the signature."
+        1, "The argument is given.", "It is accepted and never read.", "Do not rely on it; compare with the signature."
     ),
-    "no branch": Said(3, "This choice is taken.", "It is not implemented.", "Take another choice, or write this one."),
+    "no branch": Said(
+        0.5, "This choice is taken.", "It is not implemented.", "Take another choice, or write this one."
+    ),
     "rank": Said(
-        4,
+        3,
         "The run has more than one machine.",
         "The rank of the whole run is taken as device number, which is missing there.",
         "Use the rank on the machine (LOCAL_RANK).",
     ),
     "exits": Said(
-        2,
+        1.5,
         "The condition holds.",
         "The process ends, past the handlers of errors.",
         "Choose values that do not meet the condition.",
     ),
     "cut": Said(
-        3, "The value is above the limit.", "It is cut, and the caller is not told.", "Stay below, or raise the limit."
+        1.5,
+        "The value is above the limit.",
+        "It is cut, and the caller is not told.",
+        "Stay below, or raise the limit.",
     ),
     "zero": Said(
-        2, "The argument is 0.", "Zero counts as not given, and the default replaces it.", "Test for None in its place."
+        1, "The argument is 0.", "Zero counts as not given, and the default replaces it.", "Test for None in its place."
     ),
     "fixed": Said(
-        2,
+        0.7,
         "Another value is wanted.",
         "The value is fixed in the code, and no argument changes it here.",
         "Change it at this line, or make it an argument.",
     ),
     "limit": Said(
-        2,
+        1.4,
         "The default is kept.",
         "What is longer or more than this is cut off or refused.",
         "Give the argument a value that fits the run.",
     ),
     "replaced": Said(
-        2,
+        1.2,
         "The condition holds.",
         "Another value silently takes the place of the one that was given.",
         "Pass values that do not meet the condition.",
     ),
     "any value": Said(
-        2, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
+        1, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
     ),
     "falls back": Said(
-        1,
+        0.7,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
     "swallowed": Said(
-        1, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
+        0.8, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
     ),
     "tool": Said(
-        2, "The program is not installed.", "The call fails on this machine.", "Install it, or go on without it."
+        2.5, "The program is not installed.", "The call fails on this machine.", "Install it, or go on without it."
     ),
     "unset": Said(
-        2, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
+        1, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
     ),
     "optional": Said(
-        1,
+        0.5,
         "The package is not installed.",
         "The import passes; the first use of it fails later.",
         "Install the package before the run.",
     ),
-    "waits": Said(2, "What is waited for never comes.", "The loop sleeps for ever.", "Give the loop a limit of time."),
+    "waits": Said(
+        0.3, "What is waited for never comes.", "The loop sleeps for ever.", "Give the loop a limit of time."
+    ),
     "global": Said(
-        1,
+        0.3,
         "Two objects are made in one process.",
         "The second replaces the state of the first in the module.",
         "Make one object for each process.",
     ),
     "raise": Said(
-        0, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
+        0.2, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
     ),
     "assert": Said(
-        0, "The condition does not hold.", "An assert stops the run.", "Check the condition before the call."
+        0.5, "The condition does not hold.", "An assert stops the run.", "Check the condition before the call."
     ),
 }
 
 
-def pitfalls(reading: Reading) -> list[Pitfall]:
-    """Best first. Variants of one method in the files of one folder ask for the same, and are named twice at most."""
-    found = [*_of_code(reading), *_of_settings(reading), *_of_process(reading)]
+def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
+    """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
+    found = [*_of_code(reading, run), *_of_settings(reading), *_of_process(reading)]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
     kept: list[Pitfall] = []
+    waiting = [(each.rank, number) for number, each in enumerate(found)]
     inside: Counter[Place] = Counter()
+    said: Counter[str] = Counter()
     causes: set[Place] = set()
     alike: dict[tuple[str, str], set[Place]] = {}
-    for each in found:
+    while waiting and len(kept) < MOST:
+        rank, number = heapq.heappop(waiting)
+        each = found[number]
+        # A second one of a function, and many of one kind, say less than the first of another.
+        now = each.rank + 0.7 * inside[each.place] + 0.1 * said[each.effect]
+        if now > rank:
+            heapq.heappush(waiting, (now, number))
+            continue
+        # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
-        if each.cause in causes or inside[each.place] == MOST_INSIDE:
-            continue
-        if each.place not in places and len(places) == MOST_ALIKE:
+        if each.cause in causes or (each.place not in places and len(places) == MOST_ALIKE):
             continue
         places.add(each.place)
         causes.add(each.cause)
         inside[each.place] += 1
+        said[each.effect] += 1
         kept.append(each)
-    return kept[:MOST]
+    return kept
 
 
-def pitfall_rows(reading: Reading) -> list[Row]:
-    return [Row("pitfalls", each.trigger, each.symbol, each.place, each.written) for each in pitfalls(reading)]
+def pitfall_rows(reading: Reading, run: Collection[Key]) -> list[Row]:
+    return [Row("pitfalls", each.trigger, each.symbol, each.place, each.written) for each in pitfalls(reading, run)]
 
 
 def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Function, int]:
@@ -194,7 +210,7 @@ def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Functi
     found = dict.fromkeys(waiting, 0)
     while waiting:
         function = waiting.pop(0)
-        if found[function] == DEEPEST:
+        if found[function] == NEAR:
             continue
         for edge in reading.graph.edges.get(function, ()):
             if edge.callee not in found:
@@ -203,42 +219,34 @@ def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Functi
     return found
 
 
-def _of_code(reading: Reading) -> Iterator[Pitfall]:
+def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
-    key = reading.reaching(leaves(reading))
     settings = _names_of_settings(reading)
     entries = entry_rows(reading)
     first = {row.place.file for row in entries}
     depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
     unset = _unset(reading)
+    taken = Counter(file for file, _ in set(run))
     for function in reading.functions:
-        extra = [*_of_graph(reading, function), *unset.get(function, ())]
-        hazards = [*function.hazards, *extra]
+        hazards = [
+            each
+            for each in (*function.hazards, *_of_graph(reading, function), *unset.get(function, ()))
+            if each.kind not in ("assert", "raise") or not INNER.search(each.text)
+        ]
         if not hazards or reading.is_beside(function.file):
             continue
-        depth = depths.get(function)
-        near = function in key
-        checks = CHECKS.search(function.name) is not None
-        met = sum(_names_one(each.text, settings) for each in hazards)
-        called = len(reading.graph.callers.get(function, ()))
-        starts = (function.file, function.qualname) in reading.launching
+        met = 1.2 * (function.key in run) + 0.7 * math.log1p(taken[function.file]) + 0.6 * (function.file in first)
+        met += 1.2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
+        met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
             by_setting = _names_one(hazard.text, settings)
-            if hazard.kind in ("assert", "raise") and not by_setting and INNER.search(hazard.text):
+            if hazard.kind in ("replaced", "overwritten", "zero") and not by_setting:
                 continue
-            if hazard.kind in ("replaced", "ignored") and not by_setting:
-                continue
-            if not (near or depth is not None or checks or by_setting):
-                # Far from a run and from its settings, what is tried may fail.
-                continue
-            points = said.points + 2 * by_setting + min(met, 3) / 2 + min(called, 4) / 10
-            points += near + checks + (function.file in first)
-            points += 0 if depth is None else 2 - depth / 5
             where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
-            rank = 2 * starts + 1.5 * function.native - points
-            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, rank)
+            points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.6) * by_setting
+            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
 
 def _names_of_settings(reading: Reading) -> set[str]:
@@ -273,20 +281,6 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         for name in unread:
             if name in takes and name not in given and "**" not in given and takes.index(name) > len(call.args):
                 yield Hazard("not handed on", edge.line, name)
-    if not _must_take(reading, function):
-        lines = {name: line for name, line, _ in function.arguments}
-        for name in unread:
-            if name in lines and name[:1] != "_" and name not in ("self", "cls"):
-                yield Hazard("ignored", lines[name], name)
-
-
-def _must_take(reading: Reading, function: Function) -> bool:
-    """Whether others prescribe its parameters: a class above or below, a decorator, a caller that takes any of many."""
-    if function.owner is None:
-        return bool(function.decorators)
-    evaluator = reading.graph.evaluator
-    line = [*evaluator.line(function.owner)[1:], *evaluator.below(function.owner)]
-    return bool(function.owner.bases or function.decorators) or any(function.name in each.methods for each in line)
 
 
 def _unset(reading: Reading) -> dict[Function, list[Hazard]]:
@@ -316,7 +310,7 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The second one cannot bind it.",
                 "Give each process its own port.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
             )
         elif TIMEOUT.search(name) and re.fullmatch(r"\d+(?:\.\d+)?", default) and float(default) > 0:
             yield Pitfall(
@@ -327,12 +321,19 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The run is given up, though nothing is wrong.",
                 "Raise the limit for slow machines, first compilations and large models.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
             )
         elif LIMITS.fullmatch(name.replace("-", "_")) and default.isdigit() and int(default) > 0:
             said = SAID["limit"]
             yield Pitfall(
-                row.symbol, row.place, row.place, said.trigger, said.effect, said.fix, f"{name} = {default}", -4.5
+                row.symbol,
+                row.place,
+                row.place,
+                said.trigger,
+                said.effect,
+                said.fix,
+                f"{name} = {default}",
+                AT_SETTINGS,
             )
         elif LOCAL.match(default):
             yield Pitfall(
@@ -343,7 +344,7 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The file is not found, or is written where nobody looks.",
                 "Give a path that is there on this machine.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
             )
 
 
@@ -361,5 +362,5 @@ def _of_process(reading: Reading) -> Iterator[Pitfall]:
                         "The seed is set once for the whole process, so that calls do not repeat.",
                         "Set the seed before each call.",
                         call.written,
-                        -4.5,
+                        AT_SETTINGS,
                     )

@@ -10,6 +10,7 @@ from functools import lru_cache
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.pitfalls import Pitfall
 from lmp.codebase.roles.pitfalls import pitfalls as found_pitfalls
+from lmp.codebase.rows import taking_part
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
@@ -54,7 +55,8 @@ class Telling:
 @lru_cache(maxsize=1)
 def telling(study: Study) -> list[Telling]:
     """Pitfalls whose trigger a user can meet: no assert that only tells a type checker what the line before made."""
-    return [_told(study, each) for each in found_pitfalls(study.reading) if _is_met(study, each)]
+    found = found_pitfalls(study.reading, taking_part(study.rows, study.edges))
+    return [_told(study, each) for each in found if _is_met(study, each)]
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
