@@ -20,7 +20,7 @@ IN_PLACE = ("append", "extend")
 LONGEST = 160
 SET = re.compile(
     r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|top_[kp]|min_p|threads|workers|trust_remote_code)"
-    r"|max_\w+|(?:n_|num_)\w+|\w+_(?:len|length|size)"
+    r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
 )
 """Names that a user expects to set, whatever the code base."""
 DECLARES = re.compile(
@@ -32,6 +32,7 @@ LIMITS = re.compile(
 )
 """Names of what ends a text or bounds a cache."""
 BOUND = re.compile(r"(?i)max|limit|len|ctx|context|window|trunc|budget|capacity")
+QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
 STARTS = ("run", "Popen", "check_output", "check_call", "call", "getoutput")
 
 
@@ -45,6 +46,7 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
 
 
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
+KILLS = ("os.kill", "os.killpg", "os.abort")
 
 
 def of_if(source: Source, node: ast.If, inside: Function) -> None:
@@ -90,24 +92,17 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
 def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHandler, inside: Function) -> None:
     """An error that is dropped without a word, and a package without which the file can still be imported."""
     kind = source.written(node.type) if node.type is not None else ""
+    ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
     silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
     if kind in ("ImportError", "ModuleNotFoundError", "Exception", "") and not inside.qualname:
         names = [name.name for each in tried.body if isinstance(each, ast.Import) for name in each.names]
         names += [each.module or "" for each in tried.body if isinstance(each, ast.ImportFrom) and not each.level]
         if names and not any(isinstance(each, ast.Raise | ast.Import | ast.ImportFrom) for each in node.body):
             _add(inside, "optional", tried.body[0], names[0])
+    elif any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
+        _add(inside, "exits", node, f"except {kind}".strip())
     elif silent and kind in ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError"):
         _add(inside, "swallowed", node, f"except {kind}".strip())
-
-
-def of_while(source: Source, node: ast.While, inside: Function) -> None:
-    """A loop that sleeps until something is there, and looks at no clock."""
-    calls = [source.dotted(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)]
-    sleeps = any(each.endswith("sleep") for each in calls)
-    counts = any(isinstance(each, ast.AugAssign) for each in ast.walk(node))
-    clock = any(re.search(r"(?:^|\.)(?:time|monotonic|perf_counter)$", each) for each in calls)
-    if sleeps and not counts and not clock and inside.qualname:
-        _add(inside, "waits", node, source.written(node.test))
 
 
 def of_global(node: ast.Global, inside: Function) -> None:
@@ -188,6 +183,9 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     elif isinstance(value, ast.Call) and source.dotted(value.func) == "min" and "." in name:
         if any(source.written(each) == name for each in value.args):
             _add(inside, "cut", value, f"{name} = {source.written(value)}")
+    elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
+        if any(each in source.text for each in ("queue.Full", "QueueFull")):
+            _add(inside, "unbounded", value, f"{name} = {source.written(value)}")
     elif isinstance(target, ast.Name) and SET.fullmatch(name) and _number(value) and value.value not in (0, 1, -1):
         _add(inside, "fixed", value, f"{name} = {source.written(value)}")
 

@@ -72,7 +72,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def file_graph(source: Source) -> FileGraph:
     """Raises RecursionError where expressions nest too deeply."""
-    found = FileGraph(source.file, imports=source.aliases, stars=_stars(source))
+    found = FileGraph(source.file, imports=source.aliases, stars=_stars(source), imported_at=_imported_at(source))
     body = Function("<module>", "", source.file, 1, source.text.count("\n") + 1)
     found.body = body
     found.functions.append(body)
@@ -82,6 +82,16 @@ def file_graph(source: Source) -> FileGraph:
     for function in found.functions:
         settle(function)
     return found
+
+
+def _imported_at(source: Source) -> dict[str, int]:
+    tried = [(each.lineno, each.end_lineno or each.lineno) for each, _ in source.all(ast.Try)]
+    return {
+        alias.asname or alias.name: node.lineno
+        for node, _ in source.all(ast.ImportFrom)
+        if not any(first <= node.lineno <= last for first, last in tried)
+        for alias in node.names
+    }
 
 
 def _stars(source: Source) -> list[str]:
@@ -119,7 +129,6 @@ class _Reader:
             case ast.While():
                 inside.loops += 1
                 inside.endless = True
-                hazards.of_while(self.source, node, inside)
                 self.expression(node.test, inside, loop + 1)
                 self.block(node.body, inside, owner, loop + 1)
                 self.block(node.orelse, inside, owner, loop)

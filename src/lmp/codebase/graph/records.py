@@ -99,6 +99,7 @@ HazardKind = Literal[
     "global",
     "ignored",
     "limit",
+    "missing",
     "no branch",
     "none used",
     "not awaited",
@@ -110,8 +111,8 @@ HazardKind = Literal[
     "replaced",
     "swallowed",
     "tool",
+    "unbounded",
     "unset",
-    "waits",
     "zero",
 ]
 
@@ -228,6 +229,8 @@ class FileGraph:
     names: dict[str, list[Chain]] = field(default_factory=dict)
     """What the module assigns."""
     imports: dict[str, str] = field(default_factory=dict)
+    imported_at: dict[str, int] = field(default_factory=dict)
+    """Name that ``from … import`` gives -> its line; not where a failure is caught."""
     stars: list[str] = field(default_factory=list)
     """Modules of which every name is imported."""
     body: Function | None = None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lmp.codebase.facts import EnvRead, Place
 from lmp.codebase.graph.hazards import LIMITS
-from lmp.codebase.graph.records import Function, Hazard, HazardKind
+from lmp.codebase.graph.records import Class, Function, Hazard, HazardKind
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
@@ -23,7 +23,7 @@ from lmp.codebase.roles.sampling import PARAMETERS
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
 LOCAL = re.compile(
-    r"^[frb]?[\"'](?:\./|\.\./|/tmp/|~/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
+    r"^[frb]?[\"'](?:\./|\.\./|/tmp/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
 INNER = re.compile(
     r"\.(?:shape|dtype|ndim|dim\(\)|is_contiguous|stride|is_cuda|device)\b|\w\.size\("
@@ -32,7 +32,8 @@ INNER = re.compile(
 """Conditions on tensors and types, which no user sets."""
 MOST = 40
 MOST_ALIKE = 2
-AT_SETTINGS = -4.5
+AT_SETTINGS, AT_IMPORT = -4.5, -6.0
+"""Ranks of what stands in no function."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
 Key = tuple[str, int]
@@ -148,8 +149,17 @@ SAID: dict[HazardKind, Said] = {
         "The import passes; the first use of it fails later.",
         "Install the package before the run.",
     ),
-    "waits": Said(
-        0.3, "What is waited for never comes.", "The loop sleeps for ever.", "Give the loop a limit of time."
+    "missing": Said(
+        4,
+        "The line is reached.",
+        "The class sets no attribute of this name, so that it ends with an AttributeError.",
+        "Set the attribute, or take the one that is meant.",
+    ),
+    "unbounded": Said(
+        2,
+        "More comes in than is taken out.",
+        "The queue has no size, so that it is never full and grows.",
+        "Give the queue a size.",
     ),
     "global": Said(
         0.3,
@@ -168,13 +178,13 @@ SAID: dict[HazardKind, Said] = {
 
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
-    found = [*_of_code(reading, run), *_of_settings(reading), *_of_process(reading)]
+    found = [*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading)]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
     kept: list[Pitfall] = []
     waiting = [(each.rank, number) for number, each in enumerate(found)]
     inside: Counter[Place] = Counter()
     said: Counter[str] = Counter()
-    causes: set[Place] = set()
+    causes: set[object] = set()
     alike: dict[tuple[str, str], set[Place]] = {}
     while waiting and len(kept) < MOST:
         rank, number = heapq.heappop(waiting)
@@ -188,10 +198,11 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
-        if each.cause in causes or (each.place not in places and len(places) == MOST_ALIKE):
+        words = each.effect, each.written
+        if each.cause in causes or words in causes or (each.place not in places and len(places) == MOST_ALIKE):
             continue
         places.add(each.place)
-        causes.add(each.cause)
+        causes |= {each.cause, words}
         inside[each.place] += 1
         said[each.effect] += 1
         kept.append(each)
@@ -281,6 +292,49 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         for name in unread:
             if name in takes and name not in given and "**" not in given and takes.index(name) > len(call.args):
                 yield Hazard("not handed on", edge.line, name)
+    if function.owner is not None and not function.native:
+        has = None
+        for call in function.calls:
+            for chain in call.callee:
+                if chain[0] == "self" and len(chain) > 1 and str(chain[1]).isidentifier() and chain[1][:2] != "__":
+                    has = has if has is not None else _attributes(reading, function.owner)
+                    if has and chain[1] not in has:
+                        yield Hazard("missing", call.line, f"self.{chain[1]}")
+
+
+def _attributes(reading: Reading, of: Class) -> set[str]:
+    """Every name that an object of the class may have; empty where another package has a part in it."""
+    evaluator = reading.graph.evaluator
+    known: dict[Class, None] = dict.fromkeys(evaluator.line(of))
+    for below in evaluator.below(of):
+        known.update(dict.fromkeys(evaluator.line(below)))
+    found: set[str] = set()
+    for each in known:
+        bases = [chain for chain in each.bases if str(chain[-1]) not in ("object", "ABC", "Generic", "Protocol")]
+        if len(evaluator.bases(each)) < len(bases) or {"__getattr__", "__getattribute__"} & set(each.methods):
+            return set()
+        found.update(each.methods, each.attributes, each.lines, each.classes, (one.name for one in each.fields))
+    return found
+
+
+def _of_imports(reading: Reading) -> Iterator[Pitfall]:
+    """Names that a module of the code base is asked for and does not have."""
+    modules = reading.graph.evaluator.modules
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.imported_at.items() if reading.is_own(file) else ():
+            found = modules.of_import(graph.imports.get(name, ""), file)
+            if found is None or not found[1] or "." in found[1] or found[0] == file:
+                continue
+            there = reading.facts.graphs[found[0]]
+            has = {*there.top, *there.classes, *there.names, *there.imports, *(there.body.reads if there.body else ())}
+            folder = found[0].removesuffix("/__init__.py")
+            beside = any(each.startswith(f"{folder}/{found[1]}") for each in reading.facts.graphs)
+            if not (there.stars or beside or "__getattr__" in has or found[1] in has):
+                where = Place(file, line)
+                effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
+                yield Pitfall(
+                    name, where, where, "The file is imported.", effect, "Import it from where it is.", name, AT_IMPORT
+                )
 
 
 def _unset(reading: Reading) -> dict[Function, list[Hazard]]:
