@@ -28,10 +28,10 @@ DECLARES = re.compile(
 )
 """Calls whose arguments are settings themselves, or a preset of them."""
 LIMITS = re.compile(
-    r"max_(?:\w+_)?(?:tokens?|len|length|seqlen|batch\w*|position\w*)|n_ctx|(?:\w+_)?context_(?:len|length|size)"
+    r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
 )
 """Names of what ends a text or bounds a cache."""
-BOUND = re.compile(r"(?i)max|limit|len|ctx|context|window|trunc|budget|capacity")
+BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
 STARTS = ("run", "Popen", "check_output", "check_call", "call", "getoutput")
 
@@ -89,17 +89,12 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
-def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHandler, inside: Function) -> None:
-    """An error that is dropped without a word, and a package without which the file can still be imported."""
+def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
+    """An error that is dropped without a word, and one that ends the whole process."""
     kind = source.written(node.type) if node.type is not None else ""
     ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
     silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
-    if kind in ("ImportError", "ModuleNotFoundError", "Exception", "") and not inside.qualname:
-        names = [name.name for each in tried.body if isinstance(each, ast.Import) for name in each.names]
-        names += [each.module or "" for each in tried.body if isinstance(each, ast.ImportFrom) and not each.level]
-        if names and not any(isinstance(each, ast.Raise | ast.Import | ast.ImportFrom) for each in node.body):
-            _add(inside, "optional", tried.body[0], names[0])
-    elif any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
+    if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
         _add(inside, "exits", node, f"except {kind}".strip())
     elif silent and kind in ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError"):
         _add(inside, "swallowed", node, f"except {kind}".strip())
@@ -177,8 +172,10 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         return
     name = source.written(target)
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and source.written(value.value) == name:
-        ends = [source.written(each) for each in (value.slice.lower, value.slice.upper) if each is not None]
-        if any(BOUND.search(each) for each in ends):
+        # The last of them, or the first: what is left of a split counts from a place that was found.
+        last = isinstance(value.slice.lower, ast.UnaryOp)
+        end = value.slice.lower if last else value.slice.upper
+        if end is not None and BOUND.search(source.written(end)) and (last or value.slice.lower is None):
             _add(inside, "cut", value, source.written(value))
     elif isinstance(value, ast.Call) and source.dotted(value.func) == "min" and "." in name:
         if any(source.written(each) == name for each in value.args):

@@ -104,7 +104,6 @@ HazardKind = Literal[
     "none used",
     "not awaited",
     "not handed on",
-    "optional",
     "overwritten",
     "raise",
     "rank",

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from lmp.codebase.facts import EnvRead, Place
 from lmp.codebase.graph.hazards import LIMITS
-from lmp.codebase.graph.records import Class, Function, Hazard, HazardKind
+from lmp.codebase.graph.records import Applied, Class, Function, Hazard, HazardKind
+from lmp.codebase.modules import module_parts
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
@@ -30,6 +31,10 @@ INNER = re.compile(
     r"| is not None$|isinstance|issubclass|callable"
 )
 """Conditions on tensors and types, which no user sets."""
+OF_SETTINGS = ("replaced", "overwritten", "zero")
+"""What costs a user time only where it is a setting."""
+NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
+"""A condition on one value alone says with its message what is wrong with it."""
 MOST = 40
 MOST_ALIKE = 2
 AT_SETTINGS, AT_IMPORT = -4.5, -6.0
@@ -143,12 +148,6 @@ SAID: dict[HazardKind, Said] = {
     "unset": Said(
         1, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
     ),
-    "optional": Said(
-        0.5,
-        "The package is not installed.",
-        "The import passes; the first use of it fails later.",
-        "Install the package before the run.",
-    ),
     "missing": Said(
         4,
         "The line is reached.",
@@ -190,7 +189,7 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         rank, number = heapq.heappop(waiting)
         each = found[number]
         # A second one of a function, and many of one kind, say less than the first of another.
-        now = each.rank + 0.7 * inside[each.place] + 0.1 * said[each.effect]
+        now = each.rank + 0.7 * inside[each.place] + 0.2 * said[each.effect]
         if now > rank:
             heapq.heappush(waiting, (now, number))
             continue
@@ -198,7 +197,7 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
-        words = each.effect, each.written
+        words = each.effect, each.written.replace("-", "_").lstrip("_")
         if each.cause in causes or words in causes or (each.place not in places and len(places) == MOST_ALIKE):
             continue
         places.add(each.place)
@@ -242,7 +241,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         hazards = [
             each
             for each in (*function.hazards, *_of_graph(reading, function), *unset.get(function, ()))
-            if each.kind not in ("assert", "raise") or not INNER.search(each.text)
+            if _counts(reading, function, each)
         ]
         if not hazards or reading.is_beside(function.file):
             continue
@@ -252,12 +251,28 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         for hazard in hazards:
             said = SAID[hazard.kind]
             by_setting = _names_one(hazard.text, settings)
-            if hazard.kind in ("replaced", "overwritten", "zero") and not by_setting:
+            if hazard.kind in OF_SETTINGS and not by_setting:
                 continue
             where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
             points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.6) * by_setting
+            points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
             yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
+
+
+def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
+    if hazard.kind == "global":
+        # A number in a module is a count; an object is what the process has one of.
+        chains = [chain for name in hazard.text.split(", ") for chain in function.locals.get(name, ())]
+        return any(isinstance(chain[-1], Applied) or chain == ("self",) for chain in chains)
+    if hazard.kind == "no branch":
+        # What a class above asks of those below is theirs to write.
+        of = function.owner
+        apart = of is None or not (of.bases or reading.graph.evaluator.subclasses.get(of))
+        return apart and bool(reading.graph.callers.get(function))
+    if hazard.kind in ("assert", "raise"):
+        return not INNER.search(hazard.text)
+    return True
 
 
 def _names_of_settings(reading: Reading) -> set[str]:
@@ -325,10 +340,15 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
             found = modules.of_import(graph.imports.get(name, ""), file)
             if found is None or not found[1] or "." in found[1] or found[0] == file:
                 continue
+            parts = module_parts(found[0])
+            around = "/".join(parts[: len(parts) - graph.imports[name].count(".")])
+            if f"{around}/__init__.py" in reading.roles:
+                # A name that is looked for at the top is no module inside of a package.
+                continue
             there = reading.facts.graphs[found[0]]
             has = {*there.top, *there.classes, *there.names, *there.imports, *(there.body.reads if there.body else ())}
             folder = found[0].removesuffix("/__init__.py")
-            beside = any(each.startswith(f"{folder}/{found[1]}") for each in reading.facts.graphs)
+            beside = any(each.startswith(f"{folder}/{found[1]}") for each in reading.roles)
             if not (there.stars or beside or "__getattr__" in has or found[1] in has):
                 where = Place(file, line)
                 effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
