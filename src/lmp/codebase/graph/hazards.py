@@ -33,6 +33,8 @@ LIMITS = re.compile(
 """Names of what ends a text or bounds a cache."""
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
+DOWNLOADS = ("hf_hub_download", "snapshot_download", "urlretrieve", "get_encoding", "load_dataset")
+"""Functions of public libraries that fetch a file which is not on the machine yet."""
 STARTS = ("run", "Popen", "check_output", "check_call", "call", "getoutput")
 
 
@@ -155,7 +157,13 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
         ):
             _add(inside, "none used", value, source.written(value))
     for each in ast.walk(value):
-        if isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant):
+        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
+            of = each.value.func if isinstance(each.value, ast.Call) else None
+            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname:
+                _add(inside, "part", each, source.written(each))
+        elif (
+            isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant)
+        ):
             left = source.written(each.test.left)
             zero = any(isinstance(one, ast.Constant) and one.value in (0, 0.0) for one in each.test.comparators)
             if zero and source.written(each.body) == left and each.orelse.value is not None:
@@ -206,6 +214,8 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
         called = source.dotted(device.func) if isinstance(device, ast.Call) else source.written(device)
         if called.rpartition(".")[2] in ("get_rank", "rank", "global_rank"):
             _add(inside, "rank", node, source.written(node))
+    elif last in DOWNLOADS:
+        _add(inside, "network", node, source.written(node.func))
     elif last in STARTS and name.startswith("subprocess.") and node.args:
         first = node.args[0].elts[0] if isinstance(node.args[0], ast.List) and node.args[0].elts else node.args[0]
         if isinstance(first, ast.Constant) and isinstance(first.value, str):

@@ -18,7 +18,7 @@ from lmp.codebase.modules import module_parts
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.sampling import PARAMETERS
 
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
@@ -148,6 +148,18 @@ SAID: dict[HazardKind, Said] = {
     "unset": Said(
         1, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
     ),
+    "network": Said(
+        0.3,
+        "The machine has no network, or the file is not kept on it yet.",
+        "The download fails.",
+        "Fetch the file before, or give a path to it.",
+    ),
+    "part": Said(
+        0.3,
+        "The text has no such separator.",
+        "The second part is not there, and an IndexError is raised.",
+        "Look for the separator first, or take the last part.",
+    ),
     "missing": Said(
         4,
         "The line is reached.",
@@ -167,7 +179,7 @@ SAID: dict[HazardKind, Said] = {
         "Make one object for each process.",
     ),
     "raise": Said(
-        0.2, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
+        -0.2, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
     ),
     "assert": Said(
         0.5, "The condition does not hold.", "An assert stops the run.", "Check the condition before the call."
@@ -189,7 +201,7 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         rank, number = heapq.heappop(waiting)
         each = found[number]
         # A second one of a function, and many of one kind, say less than the first of another.
-        now = each.rank + 0.7 * inside[each.place] + 0.2 * said[each.effect]
+        now = each.rank + 1.0 * inside[each.place] + 0.15 * said[each.effect]
         if now > rank:
             heapq.heappush(waiting, (now, number))
             continue
@@ -206,10 +218,6 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         said[each.effect] += 1
         kept.append(each)
     return kept
-
-
-def pitfall_rows(reading: Reading, run: Collection[Key]) -> list[Row]:
-    return [Row("pitfalls", each.trigger, each.symbol, each.place, each.written) for each in pitfalls(reading, run)]
 
 
 def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Function, int]:
@@ -245,7 +253,13 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         ]
         if not hazards or reading.is_beside(function.file):
             continue
-        met = 1.2 * (function.key in run) + 0.7 * math.log1p(taken[function.file]) + 0.6 * (function.file in first)
+        beside = function.owner is not None and any(each.key in run for each in function.owner.methods.values())
+        met = (
+            1.2 * (function.key in run)
+            + 0.5 * beside
+            + 0.7 * math.log1p(taken[function.file])
+            + 0.6 * (function.file in first)
+        )
         met += 1.2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
@@ -255,7 +269,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 continue
             where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
-            points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.6) * by_setting
+            points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.8) * by_setting
             points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
             yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
