@@ -12,7 +12,7 @@ from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
 from lmp.codebase.roles.paths import Paths
-from lmp.codebase.roles.pitfalls import pitfall_rows
+from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.strength import Weighing
 
@@ -47,12 +47,14 @@ def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, in
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
-    """By section the places of what was found; of the nesting pairs of places."""
+    """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and cause."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
     edges = nesting(reading, rows)
-    for row in (*rows, *pitfall_rows(reading, taking_part(rows, edges))):
+    for row in rows:
         found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
+    told = pitfalls(reading, taking_part(rows, edges))
+    found["pitfalls"] = [tuple((at.file, at.line) for at in (each.place, each.cause)) for each in told]
     found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]
     return found
