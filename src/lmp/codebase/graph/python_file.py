@@ -67,6 +67,8 @@ COLLECTIONS = frozenset(
 )
 LONGEST_CHAIN = 12
 MOST_CHAINS = 8
+MOST_ENTRIES = 64
+"""Of a dictionary: a registry, or the commands of a program."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -419,7 +421,7 @@ class _Reader:
 
     def chains(self, node: ast.expr | None) -> Chains:
         found = [chain for chain in self._chains(node) if len(chain) <= LONGEST_CHAIN]
-        return tuple(dict.fromkeys(found[:MOST_CHAINS]))
+        return tuple(dict.fromkeys(found[: MOST_ENTRIES if isinstance(node, ast.Dict) else MOST_CHAINS]))
 
     def _chains(self, node: ast.expr | None) -> Iterator[Chain]:
         match node:
@@ -446,7 +448,7 @@ class _Reader:
                 for each in node.elts[:MOST_CHAINS]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.Dict():
-                for each in node.values[:64]:
+                for each in node.values[:MOST_ENTRIES]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 yield from ((*chain, MANY) for chain in self._chains(node.elt))

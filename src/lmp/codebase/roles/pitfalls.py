@@ -195,7 +195,8 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     waiting = [(each.rank, number) for number, each in enumerate(found)]
     inside: Counter[Place] = Counter()
     said: Counter[str] = Counter()
-    causes: set[object] = set()
+    causes: set[Place] = set()
+    told: Counter[tuple[str, str]] = Counter()
     alike: dict[tuple[str, str], set[Place]] = {}
     while waiting and len(kept) < MOST:
         rank, number = heapq.heappop(waiting)
@@ -210,10 +211,11 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
         words = each.effect, each.written.replace("-", "_").lstrip("_")
-        if each.cause in causes or words in causes or (each.place not in places and len(places) == MOST_ALIKE):
+        if each.cause in causes or told[words] == MOST_ALIKE or (each.place not in places and len(places) == MOST_ALIKE):
             continue
         places.add(each.place)
-        causes |= {each.cause, words}
+        causes.add(each.cause)
+        told[words] += 1
         inside[each.place] += 1
         said[each.effect] += 1
         kept.append(each)
