@@ -361,11 +361,17 @@ class _Reader:
                 self.bind(each.target, self.items(each.iter), inside, None)
             elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 depth += 1
-            elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
-                inside.numeric += 1
+            elif isinstance(each, ast.BinOp):
+                inside.numeric += isinstance(each.op, ast.MatMult)
+                if isinstance(each.op, ast.Div):
+                    self.opens(each.right)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+
+    def opens(self, name: ast.expr) -> None:
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
+            self.found.opens.append((name.value, name.lineno))
 
     def call(self, node: ast.Call, inside: Function, loop: int) -> None:
         hazards.of_call(self.source, node, inside)
@@ -377,6 +383,8 @@ class _Reader:
         if not callee and isinstance(node.func, ast.Attribute):
             callee = (("", node.func.attr),)
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
+            self.opens(node.args[-1])
         made = Call(
             getattr(node.func, "end_lineno", None) or node.lineno,
             callee,

@@ -241,3 +241,5 @@ class FileGraph:
     bindings: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of C++: the name that another language calls it by -> its function, and the line that says so."""
     includes: tuple[str, ...] = ()
+    opens: list[tuple[str, int]] = field(default_factory=list)
+    """Names of files that are put after a folder, each with its line."""

@@ -13,6 +13,8 @@ from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says
 
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
+OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
+"""Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
@@ -54,11 +56,15 @@ def configuration_rows(reading: Reading) -> list[Row]:
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.opens if counts(file) and (file in run or not run) else ():
+            if OPENED.fullmatch(name):
+                add("config file", name, Place(file, line), None)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it.
         for flag in reading.facts.flags:
-            graph = reading.facts.graphs.get(flag.place.file)
-            if graph is not None and graph.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
+            script = reading.facts.graphs.get(flag.place.file)
+            if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     return list(found.values())
 

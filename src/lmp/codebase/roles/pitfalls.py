@@ -99,7 +99,7 @@ SAID: dict[HazardKind, Said] = {
     ),
     "exits": Said(
         1.5,
-        "The condition holds.",
+        "The condition holds, or the error is raised.",
         "The process ends, past the handlers of errors.",
         "Choose values that do not meet the condition.",
     ),
@@ -189,7 +189,8 @@ SAID: dict[HazardKind, Said] = {
 
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
-    found = [*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading)]
+    every = (*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading))
+    found = [each for each in every if each.rank < 0]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
     kept: list[Pitfall] = []
     waiting = [(each.rank, number) for number, each in enumerate(found)]
@@ -211,7 +212,8 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
         words = each.effect, each.written.replace("-", "_").lstrip("_")
-        if each.cause in causes or told[words] == MOST_ALIKE or (each.place not in places and len(places) == MOST_ALIKE):
+        full = each.place not in places and len(places) == MOST_ALIKE
+        if full or each.cause in causes or told[words] == MOST_ALIKE:
             continue
         places.add(each.place)
         causes.add(each.cause)
@@ -222,11 +224,13 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     return kept
 
 
-def _depths(reading: Reading, first: Collection[tuple[str, int]]) -> dict[Function, int]:
+def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     """How many calls below an entry point a function is."""
     waiting = [each for each in reading.functions if each.key in first]
     waiting += [m for of in reading.classes if of.key in first for m in of.methods.values() if m.name[:1] != "_"]
-    waiting += [graph.body for file, graph in reading.facts.graphs.items() if graph.body and (file, 0) in first]
+    known = {each.key for each in (*waiting, *reading.classes)}
+    scripts = {file for file, line in first if (file, line) not in known}
+    waiting += [graph.body for file, graph in reading.facts.graphs.items() if graph.body and file in scripts]
     found = dict.fromkeys(waiting, 0)
     while waiting:
         function = waiting.pop(0)
@@ -319,9 +323,9 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         if call.tested and edge.callee.is_async:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
-        takes = list(edge.callee.params)
+        takes = [name for name in edge.callee.params if name not in ("self", "cls")]
         for name in unread:
-            if name in takes and name not in given and "**" not in given and takes.index(name) > len(call.args):
+            if name in takes and name[:1] != "*" and not {name, "**"} & given and takes.index(name) >= len(call.args):
                 yield Hazard("not handed on", edge.line, name)
     if function.owner is not None and not function.native:
         has = None

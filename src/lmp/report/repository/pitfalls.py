@@ -19,7 +19,7 @@ from lmp.report.repository.statements import function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
-MOST = 16
+MOST = 30
 """Pitfalls from the form of the code that are named."""
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
