@@ -315,7 +315,7 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
         "    prompt = prompt[:max_tokens]": "prompt[:max_tokens]",
         '    smi = subprocess.run(["nvidia-smi"])': "nvidia-smi",
         "    return drawn, draw(tail, top_p=0.8), smi": "top_p = 0.8",  # an argument of that name is there
-        "    drawn = draw(prompt)": "mask",  # ``draw`` takes a mask, and gets none
+        "    drawn = draw(prompt)": "top_p, mask",  # ``draw`` takes both, and gets none
     }
     by_line = {lines[each.cause.line - 1]: each.written for each in found}
     missing = {line: written for line, written in expected.items() if by_line.get(line) != written}

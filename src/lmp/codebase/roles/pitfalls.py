@@ -324,9 +324,9 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        for name in unread:
-            if name in takes and name[:1] != "*" and not {name, "**"} & given and takes.index(name) >= len(call.args):
-                yield Hazard("not handed on", edge.line, name)
+        lost = [n for n in unread if n in takes and not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        if lost and lost[0][:1] != "*":
+            yield Hazard("not handed on", edge.line, ", ".join(lost))
     if function.owner is not None and not function.native:
         has = None
         for call in function.calls:
