@@ -48,6 +48,7 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
 
 
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
+BROAD = ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError")
 KILLS = ("os.kill", "os.killpg", "os.abort")
 
 
@@ -91,14 +92,15 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
-def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
+def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHandler, inside: Function) -> None:
     """An error that is dropped without a word, and one that ends the whole process."""
     kind = source.written(node.type) if node.type is not None else ""
     ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
     silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
     if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
         _add(inside, "exits", node, f"except {kind}".strip())
-    elif silent and kind in ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError"):
+    elif silent and not isinstance(tried.body[-1], ast.Return) and kind in BROAD:
+        # What returns where it works was tried, and what stands below is the other way.
         _add(inside, "swallowed", node, f"except {kind}".strip())
 
 

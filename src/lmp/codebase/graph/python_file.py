@@ -157,7 +157,7 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
                 for handler in node.handlers:
-                    hazards.of_handler(self.source, handler, inside)
+                    hazards.of_handler(self.source, node, handler, inside)
                     self.block(handler.body, inside, owner, loop)
                 self.block(node.orelse, inside, owner, loop)
                 self.block(node.finalbody, inside, owner, loop)

@@ -113,7 +113,6 @@ HazardKind = Literal[
     "swallowed",
     "tool",
     "unbounded",
-    "unset",
     "zero",
 ]
 

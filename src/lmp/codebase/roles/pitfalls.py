@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from lmp.codebase.facts import EnvRead, Place
+from lmp.codebase.facts import Place
 from lmp.codebase.graph.hazards import LIMITS
 from lmp.codebase.graph.records import Applied, Class, Function, Hazard, HazardKind
 from lmp.codebase.modules import module_parts
@@ -145,9 +145,6 @@ SAID: dict[HazardKind, Said] = {
     "tool": Said(
         2.5, "The program is not installed.", "The call fails on this machine.", "Install it, or go on without it."
     ),
-    "unset": Said(
-        1, "The variable is not set.", "The read ends with a KeyError.", "Set the variable before the start."
-    ),
     "network": Said(
         0.3,
         "The machine has no network, or the file is not kept on it yet.",
@@ -228,7 +225,7 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     """How many calls below an entry point a function is."""
     waiting = [each for each in reading.functions if each.key in first]
     waiting += [m for of in reading.classes if of.key in first for m in of.methods.values() if m.name[:1] != "_"]
-    known = {each.key for each in (*waiting, *reading.classes)}
+    known = {each.key for each in waiting} | {of.key for of in reading.classes}
     scripts = {file for file, line in first if (file, line) not in known}
     waiting += [graph.body for file, graph in reading.facts.graphs.items() if graph.body and file in scripts]
     found = dict.fromkeys(waiting, 0)
@@ -249,13 +246,10 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     entries = entry_rows(reading)
     first = {row.place.file for row in entries}
     depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
-    unset = _unset(reading)
     taken = Counter(file for file, _ in set(run))
     for function in reading.functions:
         hazards = [
-            each
-            for each in (*function.hazards, *_of_graph(reading, function), *unset.get(function, ()))
-            if _counts(reading, function, each)
+            each for each in (*function.hazards, *_of_graph(reading, function)) if _counts(reading, function, each)
         ]
         if not hazards or reading.is_beside(function.file):
             continue
@@ -375,20 +369,6 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
                 yield Pitfall(
                     name, where, where, "The file is imported.", effect, "Import it from where it is.", name, AT_IMPORT
                 )
-
-
-def _unset(reading: Reading) -> dict[Function, list[Hazard]]:
-    """Variables that are read without a default, by the function that reads them."""
-    reads: dict[str, list[EnvRead]] = {}
-    for read in reading.facts.env:
-        if read.default is None and read.resolved and read.via in ("environ", "os.environ"):
-            reads.setdefault(read.place.file, []).append(read)
-    found: dict[Function, list[Hazard]] = {}
-    for function in reading.functions:
-        for read in reads.get(function.file, ()):
-            if function.line <= read.place.line <= function.end:
-                found.setdefault(function, []).append(Hazard("unset", read.place.line, read.name))
-    return found
 
 
 def _of_settings(reading: Reading) -> Iterator[Pitfall]:
