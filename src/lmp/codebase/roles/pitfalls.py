@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ INNER = re.compile(
     r"| is not None$|isinstance|issubclass|callable"
 )
 """Conditions on tensors and types, which no user sets."""
-OF_SETTINGS = ("replaced", "overwritten", "zero")
+OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
 NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
 """A condition on one value alone says with its message what is wrong with it."""
@@ -208,7 +209,7 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         places = alike.setdefault(of, set())
-        words = each.effect, each.written.replace("-", "_").lstrip("_")
+        words = each.effect, each.written.partition(" = ")[0].replace("-", "_")
         full = each.place not in places and len(places) == MOST_ALIKE
         if full or each.cause in causes or told[words] == MOST_ALIKE:
             continue
@@ -267,6 +268,9 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             by_setting = _names_one(hazard.text, settings)
             if hazard.kind in OF_SETTINGS and not by_setting:
                 continue
+            if hazard.kind == "zero" and not _names_one(hazard.text, PARAMETERS):
+                # Of what is no parameter of sampling, zero is no choice.
+                continue
             where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
             points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.8) * by_setting
@@ -299,7 +303,7 @@ def _names_of_settings(reading: Reading) -> set[str]:
     return names
 
 
-def _names_one(text: str, settings: set[str]) -> bool:
+def _names_one(text: str, settings: AbstractSet[str]) -> bool:
     """Whether a condition names a setting, or a message with blanks: ``prefix_caching``, ``prefix caching``."""
     words = [word.lower() for word in WORD.findall(text)]
     pairs = ("_".join(pair) for pair in itertools.pairwise(words))
@@ -427,7 +431,8 @@ def _of_process(reading: Reading) -> Iterator[Pitfall]:
     for function in reading.functions:
         if function.name in ("__init__", "init_model", "setup") and function.owner is not None:
             for call in function.calls:
-                if call.name in operators.SEEDS:
+                if call.name in operators.SEEDS and "enerator" not in call.written:
+                    # A generator of its own is no state of the process.
                     yield Pitfall(
                         function.qualname,
                         Place(function.file, function.line),

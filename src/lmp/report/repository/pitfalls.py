@@ -94,7 +94,10 @@ def _parameters(study: Study, each: Pitfall) -> list[str]:
 
 def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
-    where = [pointer(each.place, each.symbol), *at, ": "]
+    line = "".join(study.base.lines(each.place.file)[each.place.line - 1 :][:1])
+    # A flag that a package makes of an argument stands there without its dashes.
+    symbol = each.symbol if each.symbol in line or each.symbol[:1] != "-" else each.symbol.lstrip("-").replace("-", "_")
+    where = [pointer(each.place, symbol), *at, ": "]
     error, message = refusal(study.base, each.cause)
     if not error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
