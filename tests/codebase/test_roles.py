@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
-from lmp.codebase.roles.pitfalls import pitfalls
+from lmp.codebase.roles.pitfalls import Pitfall, pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
-from lmp.codebase.rows import every_row
+from lmp.codebase.rows import every_row, nesting, taking_part
 
 ENGINE = """import torch
 import torch.nn.functional as F
@@ -89,6 +89,11 @@ def test_names_alone_play_no_part(tmp_path: Path) -> None:
     assert symbols(rows, "attention") == set()
 
 
+def told(reading: Reading) -> list[Pitfall]:
+    rows = every_row(reading)
+    return pitfalls(reading, taking_part(rows, nesting(reading, rows)))
+
+
 PITFALLS = """import os
 import argparse
 
@@ -130,7 +135,7 @@ parser.add_argument("--table", default="./table.json")
 
 
 def test_pitfalls_have_a_form(tmp_path: Path) -> None:
-    found = pitfalls(read(tmp_path, PITFALLS))
+    found = told(read(tmp_path, PITFALLS))
     assert {each.symbol for each in found} == {
         "probe",
         "made",
@@ -239,12 +244,126 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
 
 
 def test_pitfalls_are_of_settings(tmp_path: Path) -> None:
-    found = {each.symbol: each for each in pitfalls(read(tmp_path, SETTINGS))}
+    found = {each.symbol: each for each in reversed(told(read(tmp_path, SETTINGS)))}
     # ``helper`` refuses what no setting brings about.
     assert set(found) == {"verify", "RunConfig.step_timeout"}
     # The value that is replaced without a word comes before the refusal, which has a message.
     assert found["verify"].written == "config.step_count if config.step_count < 0"
     assert found["RunConfig.step_timeout"].trigger == "One step takes longer than 100.0."
+
+
+LAUNCH = """import queue
+import subprocess
+import os
+import torch
+from small.parts import draw, lost
+
+
+class Front:
+    def __init__(self):
+        self.waiting = queue.Queue()
+
+    def put(self, one):
+        try:
+            self.waiting.put(one, block=False)
+        except queue.Full:
+            raise RuntimeError("full")
+        return self.engine.run(one)
+
+    def listen(self):
+        try:
+            self.put(1)
+        except Exception:
+            os.kill(os.getpid(), 9)
+
+
+def generate(prompt, max_tokens=16, seed=0, top_p=1.0, mask=None):
+    seed = torch.initial_seed()
+    torch.cuda.set_device(torch.distributed.get_rank())
+    prompt = prompt[:max_tokens]
+    tail = prompt[seed:]
+    smi = subprocess.run(["nvidia-smi"])
+    drawn = draw(prompt)
+    return drawn, draw(tail, top_p=0.8), smi
+
+
+if __name__ == "__main__":
+    generate([1])
+"""
+PARTS = """def draw(prompt, mask=None, top_p=1.0):
+    return prompt, mask, top_p
+"""
+
+
+def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
+    package = tmp_path / "small"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text(PARTS)
+    (package / "launch.py").write_text(LAUNCH)
+    found = told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    lines = LAUNCH.split("\n")
+    # By reading: each line and what is wrong with it. ``tail`` starts where a count says, so nothing is cut to a limit.
+    expected = {
+        "from small.parts import draw, lost": "lost",  # parts.py has no such name
+        "        self.waiting = queue.Queue()": "self.waiting = queue.Queue()",  # never full, though Full is caught
+        "        return self.engine.run(one)": "self.engine",  # no line sets it
+        "        except Exception:": "except Exception",  # kills the process
+        "def generate(prompt, max_tokens=16, seed=0, top_p=1.0, mask=None):": "max_tokens = 16",
+        "    seed = torch.initial_seed()": "seed",  # given, and never read before
+        (device := "    torch.cuda.set_device(torch.distributed.get_rank())"): device.strip(),  # of all machines
+        "    prompt = prompt[:max_tokens]": "prompt[:max_tokens]",
+        '    smi = subprocess.run(["nvidia-smi"])': "nvidia-smi",
+        "    return drawn, draw(tail, top_p=0.8), smi": "top_p = 0.8",  # an argument of that name is there
+        "    drawn = draw(prompt)": "top_p, mask",  # ``draw`` takes both, and gets none
+    }
+    by_line = {lines[each.cause.line - 1]: each.written for each in found}
+    missing = {line: written for line, written in expected.items() if by_line.get(line) != written}
+    assert missing == {}
+
+
+COMMANDS = """from jsonargparse import CLI
+
+from tool import work
+
+COMMANDS = {"make": work.make, "take": work.take}
+
+if __name__ == "__main__":
+    CLI(COMMANDS)
+"""
+WORK = """def make(
+    size: int = 4,
+    *,
+    name: str = "a",
+):
+    return size, name
+
+
+def take(folder):
+    with open(folder / "run_config.yaml") as file:
+        return file.read()
+
+
+def other(count: int):
+    return count
+"""
+
+
+def test_arguments_of_functions_that_are_made_flags(tmp_path: Path) -> None:
+    package = tmp_path / "tool"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "work.py").write_text(WORK)
+    (package / "__main__.py").write_text(COMMANDS)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    rows = {(row.symbol, row.place.line, row.why) for row in every_row(reading) if row.section == "configuration"}
+    # ``other`` is no command. ``work.py`` runs no model, and nothing else does: its files count.
+    assert rows == {
+        ("--size", 2, "4"),
+        ("--name", 4, '"a"'),
+        ("--folder", 9, ""),
+        ("run_config.yaml", 10, ""),
+    }
 
 
 def test_a_class_that_keeps_keys_and_values_is_a_cache(tmp_path: Path) -> None:

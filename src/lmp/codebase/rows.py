@@ -12,7 +12,7 @@ from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
 from lmp.codebase.roles.paths import Paths
-from lmp.codebase.roles.pitfalls import pitfall_rows
+from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.strength import Weighing
 
@@ -32,7 +32,6 @@ def every_row(reading: Reading) -> list[Row]:
         *weighing.shown("sampling", sampling.sampling_rows(reading), sampling.role_of),
         *weighing.shown("attention", attention.attention_rows(reading), attention.role_of),
         *configuration_rows(reading),
-        *pitfall_rows(reading),
     ]
 
 
@@ -41,12 +40,21 @@ def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     return Paths(reading, [*rows, *route_rows(reading)]).edges()
 
 
+def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
+    """Places of what takes part in a run."""
+    ends = {each.key for edge in edges for each in (edge.caller, edge.callee)}
+    return ends | {(row.place.file, row.place.line) for row in rows if row.section != "configuration"}
+
+
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
-    """By section the places of what was found; of the nesting pairs of places."""
+    """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and cause."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
+    edges = nesting(reading, rows)
     for row in rows:
         found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
-    found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in nesting(reading, rows)]
+    told = pitfalls(reading, taking_part(rows, edges))
+    found["pitfalls"] = [tuple((at.file, at.line) for at in (each.place, each.cause)) for each in told]
+    found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]
     return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
+from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
 from lmp.codebase.source import Source
@@ -16,6 +18,24 @@ FALLS_BACK = re.compile(
 IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
+SET = re.compile(
+    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|top_[kp]|min_p|threads|workers|trust_remote_code)"
+    r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
+)
+"""Names that a user expects to set, whatever the code base."""
+DECLARES = re.compile(
+    r"add_argument|DEFINE_|(?:^|\.)(?:field|Field|Option|Argument|ArgumentParser|partial)$|(?:Config|Args)$"
+)
+"""Calls whose arguments are settings themselves, or a preset of them."""
+LIMITS = re.compile(
+    r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
+)
+"""Names of what ends a text or bounds a cache."""
+BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
+QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
+DOWNLOADS = ("hf_hub_download", "snapshot_download", "urlretrieve", "get_encoding", "load_dataset")
+"""Functions of public libraries that fetch a file which is not on the machine yet."""
+STARTS = ("run", "Popen", "check_output", "check_call", "call", "getoutput")
 
 
 def _add(inside: Function, kind: HazardKind, node: ast.AST, text: str) -> None:
@@ -28,6 +48,8 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
 
 
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
+BROAD = ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError")
+KILLS = ("os.kill", "os.killpg", "os.abort")
 
 
 def of_if(source: Source, node: ast.If, inside: Function) -> None:
@@ -50,7 +72,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
                 _add(inside, "raise", each, test)
             return
     if any(source.dotted(call.func) in EXITS for call in called):
-        _add(inside, "raise", body[-1], test)
+        _add(inside, "exits", body[-1], test)
         return
     assigned = [each for each in body if isinstance(each, ast.Assign)]
     warned = next((call for call in called if isinstance(call.func, ast.Attribute) and call.func.attr in WARNS), None)
@@ -58,7 +80,8 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
         _add(inside, "falls back", warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
         # A default for what was not given replaces nothing.
-        kept = all(isinstance(each.value, ast.Constant) and each.value.value is not None for each in assigned)
+        listed = isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.NotIn)
+        kept = listed or all(isinstance(each.value, ast.Constant) and each.value.value is not None for each in assigned)
         given = [
             target
             for each in assigned
@@ -69,23 +92,61 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Funct
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
-def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
-    """An error that is dropped without a word."""
+def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHandler, inside: Function) -> None:
+    """An error that is dropped without a word, and one that ends the whole process."""
     kind = source.written(node.type) if node.type is not None else ""
+    ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
     silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
-    broad = kind in ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError")
-    if silent and broad and inside.qualname:
+    if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
+        _add(inside, "exits", node, f"except {kind}".strip())
+    elif silent and not isinstance(tried.body[-1], ast.Return) and kind in BROAD:
+        # What returns where it works was tried, and what stands below is the other way.
         _add(inside, "swallowed", node, f"except {kind}".strip())
 
 
-def of_function(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
-    """Arguments by any name that are never looked at."""
-    kwarg = node.args.kwarg
-    if kwarg is None or made.abstract or kwarg.arg.startswith("_"):
+def of_global(node: ast.Global, inside: Function) -> None:
+    _add(inside, "global", node, ", ".join(node.names))
+
+
+def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """Of its parameters those that are never looked at, those that are overwritten first, and small limits."""
+    if made.abstract:
+        raised = [each for each in node.body if isinstance(each, ast.Raise)]
+        if raised:
+            _add(made, "no branch", raised[0], source.written(raised[0]))
         return
-    used = any(isinstance(each, ast.Name) and each.id == kwarg.arg for one in node.body for each in ast.walk(one))
-    if not used and node.name in ("__init__", "generate", "from_pretrained", "create", "load"):
-        made.hazards.append(Hazard("ignored", node.lineno, f"**{kwarg.arg}"))
+    kwarg = node.args.kwarg
+    taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
+    if taking and kwarg is not None and not kwarg.arg.startswith("_") and not _reads(node.body, kwarg.arg):
+        _add(made, "ignored", node, f"**{kwarg.arg}")
+    for name, line, default in made.arguments:
+        if (at := _overwritten(node.body, name)) is not None:
+            _add(made, "overwritten", at, name)
+        if LIMITS.fullmatch(name) and default.isdigit() and int(default) > 0:
+            made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
+
+
+def _reads(nodes: Iterable[ast.AST], name: str) -> bool:
+    return any(
+        isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)
+        for node in nodes
+        for each in ast.walk(node)
+    )
+
+
+def _overwritten(body: list[ast.stmt], name: str) -> ast.stmt | None:
+    """The first statement that gives a parameter another value on every way, where nothing reads it before."""
+    for each in body:
+        if isinstance(each, ast.Assign) and not _reads([each.value], name):
+            if any(isinstance(target, ast.Name) and target.id == name for target in each.targets):
+                return each
+        elif isinstance(each, ast.If) and each.orelse and not _reads([each.test], name):
+            ways = [_overwritten(each.body, name), _overwritten(each.orelse, name)]
+            if all(way is not None for way in ways):
+                return ways[0]
+        if _reads([each], name):
+            return None
+    return None
 
 
 def of_value(source: Source, value: ast.expr, inside: Function) -> None:
@@ -98,16 +159,70 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
         ):
             _add(inside, "none used", value, source.written(value))
     for each in ast.walk(value):
-        if isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant):
+        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
+            of = each.value.func if isinstance(each.value, ast.Call) else None
+            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname:
+                _add(inside, "part", each, source.written(each))
+        elif (
+            isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant)
+        ):
             left = source.written(each.test.left)
             zero = any(isinstance(one, ast.Constant) and one.value in (0, 0.0) for one in each.test.comparators)
             if zero and source.written(each.body) == left and each.orelse.value is not None:
                 _add(inside, "replaced", each, source.written(each))
+        elif isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or) and isinstance(each.values[0], ast.Name):
+            number = inside.params.get(each.values[0].id, ())
+            if any(chain[-1] in ("int", "float") for chain in number):
+                _add(inside, "zero", each, source.written(each))
+
+
+def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Function) -> None:
+    """What is cut to a limit in its own place, and a number in the place of a setting."""
+    if not inside.qualname:
+        return
+    name = source.written(target)
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and source.written(value.value) == name:
+        # The last of them, or the first: what is left of a split counts from a place that was found.
+        last = isinstance(value.slice.lower, ast.UnaryOp)
+        end = value.slice.lower if last else value.slice.upper
+        if end is not None and BOUND.search(source.written(end)) and (last or value.slice.lower is None):
+            _add(inside, "cut", value, source.written(value))
+    elif isinstance(value, ast.Call) and source.dotted(value.func) == "min" and "." in name:
+        if any(source.written(each) == name for each in value.args):
+            _add(inside, "cut", value, f"{name} = {source.written(value)}")
+    elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
+        if any(each in source.text for each in ("queue.Full", "QueueFull")):
+            _add(inside, "unbounded", value, f"{name} = {source.written(value)}")
+    elif isinstance(target, ast.Name) and SET.fullmatch(name) and _number(value) and value.value not in (0, 1, -1):
+        _add(inside, "fixed", value, f"{name} = {source.written(value)}")
+
+
+def _number(value: ast.expr) -> TypeGuard[ast.Constant]:
+    return (
+        isinstance(value, ast.Constant) and isinstance(value.value, int | float) and not isinstance(value.value, bool)
+    )
 
 
 def of_call(source: Source, node: ast.Call, inside: Function) -> None:
-    if not (isinstance(node.func, ast.Attribute) and node.func.attr in WARNS and node.args) or not inside.qualname:
+    """A warning, a number in the place of a setting, another program, a device by the rank of the whole run."""
+    if not inside.qualname:
         return
-    message = source.written(node.args[0])
-    if FALLS_BACK.search(message):
-        _add(inside, "falls back", node, message)
+    name = source.dotted(node.func)
+    last = name.rpartition(".")[2] or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+    if last in WARNS and node.args and FALLS_BACK.search(source.written(node.args[0])):
+        _add(inside, "falls back", node, source.written(node.args[0]))
+    elif last == "set_device" and node.args:
+        device = node.args[0]
+        called = source.dotted(device.func) if isinstance(device, ast.Call) else source.written(device)
+        if called.rpartition(".")[2] in ("get_rank", "rank", "global_rank"):
+            _add(inside, "rank", node, source.written(node))
+    elif last in DOWNLOADS:
+        _add(inside, "network", node, source.written(node.func))
+    elif last in STARTS and name.startswith("subprocess.") and node.args:
+        first = node.args[0].elts[0] if isinstance(node.args[0], ast.List) and node.args[0].elts else node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            _add(inside, "tool", node, first.value.split()[0] if first.value.split() else "")
+    elif not DECLARES.search(name or last):
+        for each in node.keywords:
+            if each.arg and SET.fullmatch(each.arg) and (_number(each.value) or source.written(each.value) == "True"):
+                _add(inside, "fixed", each.value, f"{each.arg} = {source.written(each.value)}")

@@ -76,7 +76,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def file_graph(source: Source) -> FileGraph:
     """Raises RecursionError where expressions nest too deeply."""
-    found = FileGraph(source.file, imports=source.aliases, stars=_stars(source))
+    found = FileGraph(source.file, imports=source.aliases, stars=_stars(source), imported_at=_imported_at(source))
     body = Function("<module>", "", source.file, 1, source.text.count("\n") + 1)
     found.body = body
     found.functions.append(body)
@@ -86,6 +86,16 @@ def file_graph(source: Source) -> FileGraph:
     for function in found.functions:
         settle(function)
     return found
+
+
+def _imported_at(source: Source) -> dict[str, int]:
+    tried = [(each.lineno, each.end_lineno or each.lineno) for each, _ in source.all(ast.Try)]
+    return {
+        alias.asname or alias.name: node.lineno
+        for node, _ in source.all(ast.ImportFrom)
+        if not any(first <= node.lineno <= last for first, last in tried)
+        for alias in node.names
+    }
 
 
 def _stars(source: Source) -> list[str]:
@@ -147,7 +157,7 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
                 for handler in node.handlers:
-                    hazards.of_handler(self.source, handler, inside)
+                    hazards.of_handler(self.source, node, handler, inside)
                     self.block(handler.body, inside, owner, loop)
                 self.block(node.orelse, inside, owner, loop)
                 self.block(node.finalbody, inside, owner, loop)
@@ -170,6 +180,7 @@ class _Reader:
                 for alias in node.names:
                     inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
+                hazards.of_global(node, inside)
                 for name in node.names:
                     # What it assigns is the module's.
                     inside.locals[name] = self.found.body.locals.setdefault(name, [])
@@ -213,7 +224,8 @@ class _Reader:
             made.params[f"*{argument.arg}"] = ()
         made.annotated = self.annotation(node.returns)
         made.is_async = isinstance(node, ast.AsyncFunctionDef)
-        hazards.of_function(node, made)
+        made.arguments = tuple(_arguments(self.source, arguments))
+        hazards.of_function(self.source, node, made)
         self.found.functions.append(made)
         if owner is not None:
             # Of overloads the last is the one that runs; a property's setter is none.
@@ -273,6 +285,7 @@ class _Reader:
 
     def assign(self, target: ast.expr, value: ast.expr, inside: Function, owner: Class | None, loop: int) -> None:
         hazards.of_value(self.source, value, inside)
+        hazards.of_assign(self.source, target, value, inside)
         if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
             for one, other in zip_longest(target.elts, value.elts):
                 if one is not None and other is not None:
@@ -357,11 +370,17 @@ class _Reader:
                 self.bind(each.target, self.items(each.iter), inside, None)
             elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 depth += 1
-            elif isinstance(each, ast.BinOp) and isinstance(each.op, ast.MatMult):
-                inside.numeric += 1
+            elif isinstance(each, ast.BinOp):
+                inside.numeric += isinstance(each.op, ast.MatMult)
+                if isinstance(each.op, ast.Div):
+                    self.opens(each.right)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+
+    def opens(self, name: ast.expr) -> None:
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
+            self.found.opens.append((name.value, name.lineno))
 
     def call(self, node: ast.Call, inside: Function, loop: int) -> None:
         hazards.of_call(self.source, node, inside)
@@ -373,6 +392,8 @@ class _Reader:
         if not callee and isinstance(node.func, ast.Attribute):
             callee = (("", node.func.attr),)
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
+            self.opens(node.args[-1])
         made = Call(
             getattr(node.func, "end_lineno", None) or node.lineno,
             callee,
@@ -515,6 +536,13 @@ class _Reader:
             elif isinstance(each, ast.BinOp | ast.Tuple):
                 waiting.extend(ast.iter_child_nodes(each))
         return tuple(dict.fromkeys(found))
+
+
+def _arguments(source: Source, of: ast.arguments) -> Iterator[tuple[str, int, str]]:
+    positional = [*of.posonlyargs, *of.args]
+    given = [*[None] * (len(positional) - len(of.defaults)), *of.defaults, *of.kw_defaults]
+    for each, default in zip([*positional, *of.kwonlyargs], given, strict=True):
+        yield each.arg, each.lineno, source.written(default)[:80] if default is not None else ""
 
 
 def is_main(test: ast.expr) -> bool:

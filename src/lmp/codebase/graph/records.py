@@ -90,7 +90,30 @@ class Made:
 
 
 HazardKind = Literal[
-    "assert", "raise", "swallowed", "not awaited", "none used", "ignored", "replaced", "falls back", "any value"
+    "any value",
+    "assert",
+    "cut",
+    "exits",
+    "falls back",
+    "fixed",
+    "global",
+    "ignored",
+    "limit",
+    "missing",
+    "network",
+    "no branch",
+    "none used",
+    "not awaited",
+    "not handed on",
+    "overwritten",
+    "part",
+    "raise",
+    "rank",
+    "replaced",
+    "swallowed",
+    "tool",
+    "unbounded",
+    "zero",
 ]
 
 
@@ -115,6 +138,8 @@ class Function:
     outer: Function | None = None
     params: dict[str, Chains] = field(default_factory=dict)
     """Name -> the chains of its annotation."""
+    arguments: tuple[tuple[str, int, str], ...] = ()
+    """Of each parameter the name, its line, and its default as written."""
     defaults: dict[str, Chains] = field(default_factory=dict)
     """Name -> what it is where a call gives nothing."""
     lines: dict[str, int] = field(default_factory=dict)
@@ -221,6 +246,8 @@ class FileGraph:
     names: dict[str, list[Chain]] = field(default_factory=dict)
     """What the module assigns."""
     imports: dict[str, str] = field(default_factory=dict)
+    imported_at: dict[str, int] = field(default_factory=dict)
+    """Name that ``from … import`` gives -> its line; not where a failure is caught."""
     stars: list[str] = field(default_factory=list)
     """Modules of which every name is imported."""
     body: Function | None = None
@@ -230,3 +257,5 @@ class FileGraph:
     bindings: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Of C++: the name that another language calls it by -> its function, and the line that says so."""
     includes: tuple[str, ...] = ()
+    opens: list[tuple[str, int]] = field(default_factory=list)
+    """Names of files that are put after a folder, each with its line."""

@@ -6,12 +6,18 @@ import re
 from collections.abc import Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
-from lmp.codebase.graph.records import Class
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.values import FunctionValue, innermost
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says
 
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
+OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
+"""Names of files of settings that code looks for in a folder."""
+FEW = 40
+"""Settings below which a code base counts as one that is run by other scripts."""
+PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
 
 
@@ -33,6 +39,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
         if flag.parser != "fire" or not parsed:
             # Beside a parser, what turns a function's arguments into flags starts the same function for itself.
             add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
+    for function in _handed_to_parsers(reading):
+        for name, line, default in function.arguments:
+            if name not in ("self", "cls"):
+                add("cli flag", f"--{name}", Place(function.file, line), default)
     for read in reading.facts.env:
         file = read.place.file
         if counts(file) and (reading.roles.get(file) == "source" or file in run):
@@ -46,7 +56,30 @@ def configuration_rows(reading: Reading) -> list[Row]:
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.opens if counts(file) and (file in run or not run) else ():
+            if OPENED.fullmatch(name):
+                add("config file", name, Place(file, line), None)
+    if len(found) < FEW:
+        # With few settings of its own, it is run by the scripts beside it.
+        for flag in reading.facts.flags:
+            script = reading.facts.graphs.get(flag.place.file)
+            if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
+                add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     return list(found.values())
+
+
+def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
+    """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
+    evaluator = reading.graph.evaluator
+    for file, graph in reading.facts.graphs.items():
+        for each in graph.functions if reading.is_own(file) else ():
+            for call in each.calls:
+                if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
+                    for value in evaluator.values(each, call.args[0]):
+                        of = innermost(value)
+                        if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
+                            yield of.of
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:

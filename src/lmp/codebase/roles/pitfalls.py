@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Function, Hazard, HazardKind
+from lmp.codebase.graph.hazards import LIMITS
+from lmp.codebase.graph.records import Applied, Class, Function, Hazard, HazardKind
+from lmp.codebase.modules import module_parts
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.sampling import PARAMETERS
-from lmp.codebase.roles.spine import leaves
 
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
 LOCAL = re.compile(
-    r"^[frb]?[\"'](?:\./|\.\./|/tmp/|~/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
+    r"^[frb]?[\"'](?:\./|\.\./|/tmp/|/home/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
-CHECKS = re.compile(r"valid|check|post_init|verify|__init__|build|load")
-"""Functions that look at settings before a run, and those that make what it needs."""
+INNER = re.compile(
+    r"\.(?:shape|dtype|ndim|dim\(\)|is_contiguous|stride|is_cuda|device)\b|\w\.size\("
+    r"| is not None$|isinstance|issubclass|callable"
+)
+"""Conditions on tensors and types, which no user sets."""
+OF_SETTINGS = ("replaced", "overwritten")
+"""What costs a user time only where it is a setting."""
+NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
+"""A condition on one value alone says with its message what is wrong with it."""
 MOST = 40
 MOST_ALIKE = 2
-SILENT: dict[HazardKind, float] = {
-    "none used": 3,
-    "not awaited": 3,
-    "replaced": 2,
-    "falls back": 1,
-    "swallowed": 1,
-    "ignored": 1,
-    "any value": 2,
-}
-"""What is no mistake of the user, or is not told to them."""
-SEEN = 2
+AT_SETTINGS, AT_IMPORT = -4.5, -6.0
+"""Ranks of what stands in no function."""
+NEAR = 4
+"""Calls below an entry point from which on a function is no nearer to the user than others."""
+Key = tuple[str, int]
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 WORD = re.compile(r"[A-Za-z_]\w+")
@@ -56,98 +62,235 @@ class Pitfall:
     rank: float
 
 
-SAID: dict[HazardKind, tuple[str, str, str]] = {
-    "assert": ("The condition does not hold.", "An assert stops the run.", "Check the condition before the call."),
-    "raise": ("The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."),
-    "swallowed": (
-        "The guarded lines fail.",
-        "The error is dropped without a message.",
-        "Log the error, or raise it again.",
+class Said(NamedTuple):
+    points: float
+    """How much it costs a user: what no message tells costs most."""
+    trigger: str
+    effect: str
+    fix: str
+
+
+SAID: dict[HazardKind, Said] = {
+    "not awaited": Said(
+        4, "The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."
     ),
-    "not awaited": ("The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."),
-    "none used": (
+    "none used": Said(
+        4,
         "The line is reached.",
         "The method returns None, which replaces the value.",
         "Call the method first, then use the object.",
     ),
-    "ignored": (
-        "An argument is misspelt.",
-        "The argument is accepted and never read.",
-        "Compare the names with the signature.",
+    "overwritten": Said(
+        2, "The argument is given.", "Another value replaces it before it is read.", "Remove the argument, or read it."
     ),
-    "replaced": (
+    "not handed on": Said(
+        1.5, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
+    ),
+    "ignored": Said(
+        1, "The argument is given.", "It is accepted and never read.", "Do not rely on it; compare with the signature."
+    ),
+    "no branch": Said(
+        0.5, "This choice is taken.", "It is not implemented.", "Take another choice, or write this one."
+    ),
+    "rank": Said(
+        3,
+        "The run has more than one machine.",
+        "The rank of the whole run is taken as device number, which is missing there.",
+        "Use the rank on the machine (LOCAL_RANK).",
+    ),
+    "exits": Said(
+        1.5,
+        "The condition holds, or the error is raised.",
+        "The process ends, past the handlers of errors.",
+        "Choose values that do not meet the condition.",
+    ),
+    "cut": Said(
+        1.5,
+        "The value is above the limit.",
+        "It is cut, and the caller is not told.",
+        "Stay below, or raise the limit.",
+    ),
+    "zero": Said(
+        1, "The argument is 0.", "Zero counts as not given, and the default replaces it.", "Test for None in its place."
+    ),
+    "fixed": Said(
+        0.7,
+        "Another value is wanted.",
+        "The value is fixed in the code, and no argument changes it here.",
+        "Change it at this line, or make it an argument.",
+    ),
+    "limit": Said(
+        1.4,
+        "The default is kept.",
+        "What is longer or more than this is cut off or refused.",
+        "Give the argument a value that fits the run.",
+    ),
+    "replaced": Said(
+        1.2,
         "The condition holds.",
         "Another value silently takes the place of the one that was given.",
         "Pass values that do not meet the condition.",
     ),
-    "falls back": (
+    "any value": Said(
+        1, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
+    ),
+    "falls back": Said(
+        0.7,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
-    "any value": (
-        "The variable is set to any text, 0 too.",
-        "The switch counts as on.",
-        "Unset the variable to switch it off.",
+    "swallowed": Said(
+        0.8, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
+    ),
+    "tool": Said(
+        2.5, "The program is not installed.", "The call fails on this machine.", "Install it, or go on without it."
+    ),
+    "network": Said(
+        0.3,
+        "The machine has no network, or the file is not kept on it yet.",
+        "The download fails.",
+        "Fetch the file before, or give a path to it.",
+    ),
+    "part": Said(
+        0.3,
+        "The text has no such separator.",
+        "The second part is not there, and an IndexError is raised.",
+        "Look for the separator first, or take the last part.",
+    ),
+    "missing": Said(
+        4,
+        "The line is reached.",
+        "The class sets no attribute of this name, so that it ends with an AttributeError.",
+        "Set the attribute, or take the one that is meant.",
+    ),
+    "unbounded": Said(
+        2,
+        "More comes in than is taken out.",
+        "The queue has no size, so that it is never full and grows.",
+        "Give the queue a size.",
+    ),
+    "global": Said(
+        0.3,
+        "Two objects are made in one process.",
+        "The second replaces the state of the first in the module.",
+        "Make one object for each process.",
+    ),
+    "raise": Said(
+        -0.2, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
+    ),
+    "assert": Said(
+        0.5, "The condition does not hold.", "An assert stops the run.", "Check the condition before the call."
     ),
 }
-"""Of each kind: trigger, effect, fix."""
 
 
-def pitfalls(reading: Reading) -> list[Pitfall]:
-    found = [*_of_code(reading), *_of_settings(reading), *_of_process(reading)]
-    found.sort(key=lambda each: (each.rank, each.place.file, each.place.line))
-    kept: dict[Place, Pitfall] = {}
-    alike: Counter[tuple[str, str]] = Counter()
-    for each in found:
+def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
+    """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
+    every = (*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading))
+    found = [each for each in every if each.rank < 0]
+    found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
+    kept: list[Pitfall] = []
+    waiting = [(each.rank, number) for number, each in enumerate(found)]
+    inside: Counter[Place] = Counter()
+    said: Counter[str] = Counter()
+    causes: set[Place] = set()
+    told: Counter[tuple[str, str]] = Counter()
+    alike: dict[tuple[str, str], set[Place]] = {}
+    while waiting and len(kept) < MOST:
+        rank, number = heapq.heappop(waiting)
+        each = found[number]
+        # A second one of a function, and many of one kind, say less than the first of another.
+        now = each.rank + 1.0 * inside[each.place] + 0.15 * said[each.effect]
+        if now > rank:
+            heapq.heappush(waiting, (now, number))
+            continue
         # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
-        if each.place not in kept and alike[of] < MOST_ALIKE:
-            alike[of] += 1
-            kept[each.place] = each
-    return list(kept.values())[:MOST]
+        places = alike.setdefault(of, set())
+        words = each.effect, each.written.partition(" = ")[0].replace("-", "_")
+        full = each.place not in places and len(places) == MOST_ALIKE
+        if full or each.cause in causes or told[words] == MOST_ALIKE:
+            continue
+        places.add(each.place)
+        causes.add(each.cause)
+        told[words] += 1
+        inside[each.place] += 1
+        said[each.effect] += 1
+        kept.append(each)
+    return kept
 
 
-def pitfall_rows(reading: Reading) -> list[Row]:
-    return [Row("pitfalls", each.trigger, each.symbol, each.place, each.written) for each in pitfalls(reading)]
+def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
+    """How many calls below an entry point a function is."""
+    waiting = [each for each in reading.functions if each.key in first]
+    waiting += [m for of in reading.classes if of.key in first for m in of.methods.values() if m.name[:1] != "_"]
+    known = {each.key for each in waiting} | {of.key for of in reading.classes}
+    scripts = {file for file, line in first if (file, line) not in known}
+    waiting += [graph.body for file, graph in reading.facts.graphs.items() if graph.body and file in scripts]
+    found = dict.fromkeys(waiting, 0)
+    while waiting:
+        function = waiting.pop(0)
+        if found[function] == NEAR:
+            continue
+        for edge in reading.graph.edges.get(function, ()):
+            if edge.callee not in found:
+                found[edge.callee] = found[function] + 1
+                waiting.append(edge.callee)
+    return found
 
 
-def _of_code(reading: Reading) -> Iterator[Pitfall]:
+def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
-    key = reading.reaching(leaves(reading))
     settings = _names_of_settings(reading)
-    first = {row.place.file for row in entry_rows(reading)}
+    entries = entry_rows(reading)
+    first = {row.place.file for row in entries}
+    depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
+    taken = Counter(file for file, _ in set(run))
     for function in reading.functions:
-        hazards = [*function.hazards, *_not_awaited(reading, function)]
+        hazards = [
+            each for each in (*function.hazards, *_of_graph(reading, function)) if _counts(reading, function, each)
+        ]
         if not hazards or reading.is_beside(function.file):
             continue
-        near = function in key
-        checks = CHECKS.search(function.name) is not None
-        met = sum(_names_one(each.text, settings) for each in hazards)
-        called = len(reading.graph.callers.get(function, ()))
-        starts = (function.file, function.qualname) in reading.launching
+        beside = function.owner is not None and any(each.key in run for each in function.owner.methods.values())
+        met = (
+            1.2 * (function.key in run)
+            + 0.5 * beside
+            + 0.7 * math.log1p(taken[function.file])
+            + 0.6 * (function.file in first)
+        )
+        met += 1.2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
+        met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
+            said = SAID[hazard.kind]
             by_setting = _names_one(hazard.text, settings)
-            if hazard.kind == "replaced" and not by_setting:
+            if hazard.kind in OF_SETTINGS and not by_setting:
                 continue
-            if SILENT.get(hazard.kind, 0) < SEEN and not (near or checks or by_setting):
-                # Far from a run and from its settings, what is tried may fail.
+            if hazard.kind == "zero" and not _names_one(hazard.text, PARAMETERS):
+                # Of what is no parameter of sampling, zero is no choice.
                 continue
-            trigger, effect, fix = SAID[hazard.kind]
-            points = SILENT.get(hazard.kind, 0) + 2 * by_setting + min(met, 3) / 2 + min(called, 4) / 10
-            points += near + checks + (function.file in first)
             where = Place(function.file, function.line)
-            yield Pitfall(
-                function.qualname,
-                where,
-                Place(function.file, hazard.line),
-                trigger,
-                effect,
-                fix,
-                hazard.text,
-                2 * starts + 1.5 * function.native - points,
-            )
+            cause = Place(function.file, hazard.line)
+            points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.8) * by_setting
+            points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
+            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
+
+
+def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
+    if hazard.kind == "global":
+        # A number in a module is a count; an object is what the process has one of.
+        chains = [chain for name in hazard.text.split(", ") for chain in function.locals.get(name, ())]
+        return any(isinstance(chain[-1], Applied) or chain == ("self",) for chain in chains)
+    if hazard.kind == "no branch":
+        # What a class above asks of those below is theirs to write.
+        of = function.owner
+        apart = of is None or not (of.bases or reading.graph.evaluator.subclasses.get(of))
+        return apart and bool(reading.graph.callers.get(function))
+    if hazard.kind in ("assert", "raise"):
+        return not INNER.search(hazard.text)
+    return True
 
 
 def _names_of_settings(reading: Reading) -> set[str]:
@@ -160,18 +303,76 @@ def _names_of_settings(reading: Reading) -> set[str]:
     return names
 
 
-def _names_one(text: str, settings: set[str]) -> bool:
+def _names_one(text: str, settings: AbstractSet[str]) -> bool:
     """Whether a condition names a setting, or a message with blanks: ``prefix_caching``, ``prefix caching``."""
     words = [word.lower() for word in WORD.findall(text)]
     pairs = ("_".join(pair) for pair in itertools.pairwise(words))
     return not settings.isdisjoint(words) or any(pair in settings for pair in pairs)
 
 
-def _not_awaited(reading: Reading, function: Function) -> Iterator[Hazard]:
-    """A coroutine that is made in a condition and never awaited."""
+def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
+    """A coroutine that is made in a condition and never awaited, and an argument that a call below does not get."""
+    read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
+    unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
-        if edge.call is not None and edge.call.tested and edge.callee.is_async and edge.how in ("direct", "attribute"):
-            yield Hazard("not awaited", edge.line, edge.call.written)
+        call = edge.call
+        if call is None or edge.how not in ("direct", "attribute"):
+            continue
+        if call.tested and edge.callee.is_async:
+            yield Hazard("not awaited", edge.line, call.written)
+        given = {name for name, _ in call.keywords}
+        takes = [name for name in edge.callee.params if name not in ("self", "cls")]
+        lost = [n for n in unread if n in takes and not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        if lost and lost[0][:1] != "*":
+            yield Hazard("not handed on", edge.line, ", ".join(lost))
+    if function.owner is not None and not function.native:
+        has = None
+        for call in function.calls:
+            for chain in call.callee:
+                if chain[0] == "self" and len(chain) > 1 and str(chain[1]).isidentifier() and chain[1][:2] != "__":
+                    has = has if has is not None else _attributes(reading, function.owner)
+                    if has and chain[1] not in has:
+                        yield Hazard("missing", call.line, f"self.{chain[1]}")
+
+
+def _attributes(reading: Reading, of: Class) -> set[str]:
+    """Every name that an object of the class may have; empty where another package has a part in it."""
+    evaluator = reading.graph.evaluator
+    known: dict[Class, None] = dict.fromkeys(evaluator.line(of))
+    for below in evaluator.below(of):
+        known.update(dict.fromkeys(evaluator.line(below)))
+    found: set[str] = set()
+    for each in known:
+        bases = [chain for chain in each.bases if str(chain[-1]) not in ("object", "ABC", "Generic", "Protocol")]
+        if len(evaluator.bases(each)) < len(bases) or {"__getattr__", "__getattribute__"} & set(each.methods):
+            return set()
+        found.update(each.methods, each.attributes, each.lines, each.classes, (one.name for one in each.fields))
+    return found
+
+
+def _of_imports(reading: Reading) -> Iterator[Pitfall]:
+    """Names that a module of the code base is asked for and does not have."""
+    modules = reading.graph.evaluator.modules
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.imported_at.items() if reading.is_own(file) else ():
+            found = modules.of_import(graph.imports.get(name, ""), file)
+            if found is None or not found[1] or "." in found[1] or found[0] == file:
+                continue
+            parts = module_parts(found[0])
+            around = "/".join(parts[: len(parts) - graph.imports[name].count(".")])
+            if f"{around}/__init__.py" in reading.roles:
+                # A name that is looked for at the top is no module inside of a package.
+                continue
+            there = reading.facts.graphs[found[0]]
+            has = {*there.top, *there.classes, *there.names, *there.imports, *(there.body.reads if there.body else ())}
+            folder = found[0].removesuffix("/__init__.py")
+            beside = any(each.startswith(f"{folder}/{found[1]}") for each in reading.roles)
+            if not (there.stars or beside or "__getattr__" in has or found[1] in has):
+                where = Place(file, line)
+                effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
+                yield Pitfall(
+                    name, where, where, "The file is imported.", effect, "Import it from where it is.", name, AT_IMPORT
+                )
 
 
 def _of_settings(reading: Reading) -> Iterator[Pitfall]:
@@ -187,7 +388,7 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The second one cannot bind it.",
                 "Give each process its own port.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
             )
         elif TIMEOUT.search(name) and re.fullmatch(r"\d+(?:\.\d+)?", default) and float(default) > 0:
             yield Pitfall(
@@ -198,7 +399,19 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The run is given up, though nothing is wrong.",
                 "Raise the limit for slow machines, first compilations and large models.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
+            )
+        elif LIMITS.fullmatch(name.replace("-", "_")) and default.isdigit() and int(default) > 0:
+            said = SAID["limit"]
+            yield Pitfall(
+                row.symbol,
+                row.place,
+                row.place,
+                said.trigger,
+                said.effect,
+                said.fix,
+                f"{name} = {default}",
+                AT_SETTINGS,
             )
         elif LOCAL.match(default):
             yield Pitfall(
@@ -209,7 +422,7 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
                 "The file is not found, or is written where nobody looks.",
                 "Give a path that is there on this machine.",
                 f"{name} = {default}",
-                -4.5,
+                AT_SETTINGS,
             )
 
 
@@ -218,7 +431,8 @@ def _of_process(reading: Reading) -> Iterator[Pitfall]:
     for function in reading.functions:
         if function.name in ("__init__", "init_model", "setup") and function.owner is not None:
             for call in function.calls:
-                if call.name in operators.SEEDS:
+                if call.name in operators.SEEDS and "enerator" not in call.written:
+                    # A generator of its own is no state of the process.
                     yield Pitfall(
                         function.qualname,
                         Place(function.file, function.line),
@@ -227,5 +441,5 @@ def _of_process(reading: Reading) -> Iterator[Pitfall]:
                         "The seed is set once for the whole process, so that calls do not repeat.",
                         "Set the seed before each call.",
                         call.written,
-                        -4.5,
+                        AT_SETTINGS,
                     )

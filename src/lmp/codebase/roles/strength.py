@@ -67,6 +67,7 @@ class Weighing:
         ruled = set(found)
         for key, thing in self.things.items():
             words = section != "scheduler" and (section not in ("attention", "sampling") or not _is_python(thing))
+            if words and key not in found and self._speaks(section, thing, key[0]):
                 name = _name(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}

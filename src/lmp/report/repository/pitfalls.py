@@ -10,6 +10,7 @@ from functools import lru_cache
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.pitfalls import Pitfall
 from lmp.codebase.roles.pitfalls import pitfalls as found_pitfalls
+from lmp.codebase.rows import taking_part
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
@@ -18,7 +19,7 @@ from lmp.report.repository.statements import function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
-MOST = 16
+MOST = 30
 """Pitfalls from the form of the code that are named."""
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
@@ -54,7 +55,8 @@ class Telling:
 @lru_cache(maxsize=1)
 def telling(study: Study) -> list[Telling]:
     """Pitfalls whose trigger a user can meet: no assert that only tells a type checker what the line before made."""
-    return [_told(study, each) for each in found_pitfalls(study.reading) if _is_met(study, each)]
+    found = found_pitfalls(study.reading, taking_part(study.rows, study.edges))
+    return [_told(study, each) for each in found if _is_met(study, each)]
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
@@ -92,7 +94,10 @@ def _parameters(study: Study, each: Pitfall) -> list[str]:
 
 def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
-    where = [pointer(each.place, each.symbol), *at, ": "]
+    line = "".join(study.base.lines(each.place.file)[each.place.line - 1 :][:1])
+    # A flag that a package makes of an argument stands there without its dashes.
+    symbol = each.symbol if each.symbol in line or each.symbol[:1] != "-" else each.symbol.lstrip("-").replace("-", "_")
+    where = [pointer(each.place, symbol), *at, ": "]
     error, message = refusal(study.base, each.cause)
     if not error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
