@@ -2,15 +2,18 @@
 
     python benchmarks/gpu_scores.py [benchmarks/measured/h100-sxm.json] [--rows] [--write docs/prediction.md]
 
-The name of the file is that of the device. A random half of the calls calibrates the host's time of a launch; errors are
-of the other half. Errors are 100 * (predicted / measured - 1). No GPU is needed. `--write` replaces the tables of a page.
+The name of the file is that of the device. A random half of the calls calibrates the host's time of a launch; errors
+are of the other half. Errors are 100 * (predicted / measured - 1). No GPU is needed. `--write` replaces the tables of a
+page.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import random
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +21,19 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-import lmp
+from lmp.analyze.session import Options
+from lmp.atlas.asking import atlas_folder, with_atlas
+from lmp.atlas.models import class_of_config, expand_model
 from lmp.errors import LmpError
+from lmp.formula import Number
 from lmp.predict.devices import Device
 from lmp.predict.eager import by_peaks
 from lmp.predict.engines import non_torch
 from lmp.predict.prediction import Prediction, Predictor, Total
 from lmp.predict.rows import row_of
-from lmp.predict.screen.room import Room
+from lmp.predict.screen.asking import EAGER, Ask, Subject, answer, asked_for
+from lmp.predict.screen.room import Room, room_or_why
+from lmp.predict.screen.whole import held_quickly
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "benchmarks" / "measured" / "h100-sxm.json"
@@ -85,24 +93,37 @@ class Compared:
 
 def compared(rows: Sequence[Row], device: str) -> list[Compared]:
     halves = set(random.Random(0).sample(range(len(rows)), len(rows) // 2))
-    return [_compared(row, device, number in halves) for number, row in enumerate(rows)]
+    predictor = Predictor()
+    return [
+        _compared(row, asked_for(predictor.device(device), sizes_of(row), EAGER, ("bfloat16", None)), predictor, half)
+        for row, half in ((row, number in halves) for number, row in enumerate(rows))
+    ]
 
 
-def _compared(row: Row, device: str, calibrates: bool) -> Compared:
-    sizes = {"seq_len": row["new"]} if row["phase"] == "prefill" else {"cache_len": row["cached"]}
-    # An analysis that the atlas does not have is not stored: the attention is not the class's own.
-    found = lmp.predict(
-        row["model"], device, row["phase"], batch_size=row["batch"], dtype="bfloat16", memory=True, results=False,
-        attention=row["attention"], engine="transformers-eager", **sizes,
-    ).record  # fmt: skip
-    answer, room = found.answer, found.room
+def sizes_of(row: Row) -> dict[str, Number]:
+    return {"batch_size": row["batch"], "seq_len": row["new"], "cache_len": row["cached"]}
+
+
+@functools.cache
+def expanded(model: str, attention: str) -> tuple[Subject, Options]:
+    """The model, from the atlas where that has it; else it is derived, and nothing is stored."""
+    folder = Path(tempfile.mkdtemp())
+    options = with_atlas(Options(folder, attention=attention, model_id=model), atlas_folder())
+    found = expand_model(class_of_config(options), options, lambda *_: None).model
+    return Subject(found, None if options.found_config is None else options.found_config.content), options
+
+
+def _compared(row: Row, ask: Ask, predictor: Predictor, calibrates: bool) -> Compared:
+    subject, options = expanded(row["model"], row["attention"])
+    found = answer(subject, ask, predictor)
+    room = room_or_why(held_quickly(subject, options, ask.given, 1), ask, subject)
     memory = None
     if isinstance(room, Room):
-        predicted = float(room.held - non_torch(1) * 2**30)
+        predicted = float(room.held - non_torch(1))
         memory = Pair(row["weights"] + row["cache"] + row["peak"] - row["held"], (predicted,) * 3)
     return Compared(
-        row, answer.call.launches, Pair(row["wall_us"][0], answer.us),
-        Pair(row.get("graph_us", row["device_us"]), answer.call.whole), memory, calibrates,
+        row, found.call.launches, Pair(row["wall_us"][0], found.us),
+        Pair(row.get("graph_us", row["device_us"]), found.call.whole), memory, calibrates,
     )  # fmt: skip
 
 
@@ -174,7 +195,7 @@ def grouped(found: Iterable[Any], key: Callable[[Any], str]) -> dict[str, list[A
 
 
 def launch_us(found: Sequence[Compared], clone_us: float) -> Total:
-    """The host's time of a launch: the median of calls that wait for it, a host with a faster clone(), the slow tenth."""
+    """The host's time of a launch: the median of calls that wait for it, one with a faster clone(), the slow tenth."""
     times = [one.a_launch for one in found if one.waits_for_host]
     middle = median(times)
     return middle, middle * CLONE_US / clone_us, quantiles(times, n=10)[-1]
@@ -186,13 +207,14 @@ def tables(measured: Mapping[str, Any], found: Sequence[Compared], device: Devic
     middle, low, high = launch_us([one for one in found if one.calibrates], clone)
     held = [one for one in found if not one.calibrates]
     yield (
-        f"{about['gpu']}, {about['cpu']} (a virtual machine), torch {about['torch']}, transformers "
-        f"{about['transformers']}, {about['date']}. {len(found)} calls of models with random weights in bfloat16.\n"
-        f"Of the half that calibrates, the host takes {middle:.1f} us for each launch that lmp counts. One call in ten\n"
-        f"takes more than {high:.1f} us. A loop of `clone()` takes {clone:.1f} us on this host; on one where it takes\n"
-        f"{CLONE_US} us, a launch would take {low:.1f} us."
+        f"{about['gpu']}, {about['cpu']} in a virtual machine, torch {about['torch']}, transformers "
+        f"{about['transformers']},\n{about['date']}: {len(found)} calls of models with random weights in bfloat16, "
+        f"{len(measured['kernels'])} kernels.\n"
+        f"Of the half that calibrates, a host takes {middle:.1f} us for each launch that lmp counts; one call in ten\n"
+        f"takes more than {high:.1f} us. A loop of `clone()` takes {clone:.1f} us on this host. On a host where it\n"
+        f"takes {CLONE_US} us, a launch would take {low:.1f} us: the low end."
     )
-    yield "Host and launches, of all calls that wait for the host (b: sequences; us of a launch: least to most):"
+    yield "Launches, and the host's time of one, of calls that wait for the host:"
     waiting = grouped((one for one in found if one.waits_for_host), lambda one: one.name)
     yield table(
         ["model, attention", "calls", "launches counted", "kernels and copies that ran", "us a counted launch"],
