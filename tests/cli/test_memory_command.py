@@ -185,7 +185,7 @@ def test_the_screen_says_what_bounds_and_what_would_help(lmp: Lmp, fake: FakePip
     for told in ("80 % interval", "tokens/s", "bound: ", "dearest kernels", "what would help most next"):
         assert told in result.stdout
     assert "memory: not known: the class is a part of a model" in result.stdout
-    assert "host time of a launch is stated" in result.stderr
+    assert "host time of a launch is that of another host" in result.stderr
     # One kernel of the table is a launch: with 1,000 us each the host bounds the call.
     found = json.loads(lmp(*arguments, "--engine", "transformers-eager", "--launch-us", "1000", "--json").stdout)
     assert found["bounded_by"] == "launch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from lmp.errors import UsageError
 from lmp.link.quantisation import scheme_of
 from lmp.link.records import EvaluatedKernel
-from lmp.predict.devices import device_named
-from lmp.predict.eager import CallTime, beyond_positions, time_of_call
+from lmp.predict.devices import Device, device_named
+from lmp.predict.eager import CallTime, asked_of_call, beyond_positions, times_of
 from lmp.predict.prediction import Predictor
 from lmp.predict.rows import row_of
 from lmp.records import Operand, Operands
@@ -34,8 +35,14 @@ def product(m: int, n: int, k: int, repeat: int = 1, **more: Any) -> EvaluatedKe
     return kernel("matmul", 2 * m * n * k, 2 * (m * k + n * k), 2 * m * n, repeat, batch=1, m=m, n=n, k=k, **more)
 
 
+def time_of_call(
+    kernels: Sequence[EvaluatedKernel], device: Device, values: Mapping[str, int], *more: str, scheme: Any = None
+) -> CallTime:
+    return CallTime.of(times_of(asked_of_call(kernels, device, values, *more, scheme=scheme), Predictor(), device))
+
+
 def timed(*kernels: EvaluatedKernel, products: str = "bfloat16", **values: int) -> CallTime:
-    return time_of_call(kernels, Predictor(), H100, values, products)
+    return time_of_call(kernels, H100, values, products)
 
 
 def test_a_product_is_what_predict_op_says_of_it() -> None:
@@ -96,7 +103,7 @@ def test_bytes_that_are_fractions_count_as_whole_ones() -> None:
 def test_fp8_products_need_a_device_with_them() -> None:
     assert timed(product(16, 4096, 4096), products="float8_e4m3fn").whole[0] < timed(product(16, 4096, 4096)).whole[0]
     with pytest.raises(UsageError, match="a100-sxm has no fp8 matrix products"):
-        time_of_call([], Predictor(), device_named("a100-sxm"), {}, "float8_e4m3fn")
+        time_of_call([], device_named("a100-sxm"), {}, "float8_e4m3fn")
 
 
 def test_a_dtype_that_is_not_known_is_refused() -> None:
@@ -140,7 +147,7 @@ def test_modules_of_an_fp8_checkpoint_are_fp8_products_with_a_kernel_that_quanti
     wide = {**row, "dtype": "bfloat16"}
     expected = Predictor().predict([row_of(row), row_of(wide)])
     kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, 1), linear("lm_head", 16, 4096, 4096, 1)]
-    found = time_of_call(kernels, Predictor(), H100, SIZES, scheme=scheme_of(FP8))
+    found = time_of_call(kernels, H100, SIZES, scheme=scheme_of(FP8))
     assert [one.time for one in found.operators] == expected
 
 
@@ -149,13 +156,13 @@ def test_weights_that_a_kernel_widens_are_scaled_from_the_16_bit_kernel() -> Non
     stored = 4096 * 4096 // 2 + 4096 * 32 * 5 // 2
     read = stored + 2 * 16 * 4096
     kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, read)]
-    (one,) = time_of_call(kernels, Predictor(), H100, SIZES, scheme=scheme_of(AWQ)).operators
+    (one,) = time_of_call(kernels, H100, SIZES, scheme=scheme_of(AWQ)).operators
     assert one.time.provenance == "scaled:bfloat16"
     assert one.time.floor_us == pytest.approx((read + 2 * 16 * 4096) / 3350e9 * 1e6)
     # No such kernel was measured: as wide as where nothing was, a factor of exp(1.2816 * 0.45) = 1.78.
     assert one.time.error is None
     assert one.time.high_us / one.time.us >= 1.78
-    (one,) = time_of_call(kernels, Predictor(), device_named("a100-sxm"), SIZES, scheme=scheme_of(FP8)).operators
+    (one,) = time_of_call(kernels, device_named("a100-sxm"), SIZES, scheme=scheme_of(FP8)).operators
     assert one.time.provenance == "scaled:bfloat16"
 
 
@@ -164,7 +171,7 @@ def test_a_product_is_faster_by_the_bytes_that_its_weights_have_fewer() -> None:
     kernels = [linear("layers.0.mlp.up_proj", 16, 57344, 8192, 1)]
 
     def us(width: int | Fraction) -> float:
-        (one,) = time_of_call(kernels, Predictor(), H100, {"w_bytes": width, "a_bytes": 2}).operators
+        (one,) = time_of_call(kernels, H100, {"w_bytes": width, "a_bytes": 2}).operators
         assert one.time.provenance == ("calibrated" if width == 2 else "scaled:bfloat16")
         return one.time.us
 
@@ -177,7 +184,7 @@ def test_a_product_is_faster_by_the_bytes_that_its_weights_have_fewer() -> None:
 
 def test_wider_weights_than_16_bits_were_not_measured() -> None:
     kernels = [linear("layers.0.mlp.up_proj", 16, 4096, 4096, 4096 * 4096 * 4)]
-    (one,) = time_of_call(kernels, Predictor(), H100, {"w_bytes": 4, "a_bytes": 2}).operators
+    (one,) = time_of_call(kernels, H100, {"w_bytes": 4, "a_bytes": 2}).operators
     assert one.time.provenance == "datasheet:uncalibrated"
 
 

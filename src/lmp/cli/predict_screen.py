@@ -25,7 +25,7 @@ LEAST_GAIN = 1.005
 """Tokens a second over those of now, from which a change is said to help."""
 FEW = 2
 """Lines of a class that are shown in the table; --explain has all."""
-STATED = "host time of a launch is stated, not measured by lmp (docs/prediction.md); --launch-us sets it, with --engine"
+STATED = "host time of a launch is that of another host (docs/prediction.md); --launch-us sets it, with --engine"
 
 
 def print_all(found: Whole, serving: str | None, each: bool, explain: bool) -> None:

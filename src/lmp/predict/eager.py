@@ -71,6 +71,12 @@ class CallTime:
     launches: int
     """Kernels of the call."""
 
+    @classmethod
+    def of(cls, timed: Sequence[Timed]) -> CallTime:
+        """Of all operators that run, in their order."""
+        often = [one.kernel.repeat for one in timed]
+        return cls(tuple(timed), total([one.time for one in timed], often), sum(often))
+
     def shares(self, of: str) -> dict[str, float]:
         """Part of the time by a field of the predictions, the largest first: bound, provenance, family."""
         found: dict[str, float] = defaultdict(float)
@@ -102,25 +108,6 @@ class CallTime:
         return tuple(dict.fromkeys(names))
 
 
-def time_of_call(
-    kernels: Sequence[EvaluatedKernel],
-    predictor: Predictor,
-    device: Device,
-    values: Mapping[str, Number],
-    products: str = "bfloat16",
-    scheme: Scheme | None = None,
-) -> CallTime:
-    """The time of all operators that run. ``products`` is the dtype of matrix products.
-
-    ``scheme``: how the checkpoint's weights are stored, module by module; its products have their own dtypes.
-    Raises UsageError for a dtype that is not predicted, or that the device does not have.
-    """
-    asked = asked_of_call(kernels, device, values, products, scheme)
-    timed = times_of(asked, predictor, device)
-    whole = total([one.time for one in timed], [one.kernel.repeat for one in timed])
-    return CallTime(tuple(timed), whole, sum(one.kernel.repeat for one in timed))
-
-
 @dataclass(frozen=True)
 class Asked:
     """A kernel with what its time is predicted from."""
@@ -139,7 +126,11 @@ def asked_of_call(
     products: str = "bfloat16",
     scheme: Scheme | None = None,
 ) -> list[Asked]:
-    """What each operator that runs is predicted from. Arguments and errors are those of `time_of_call`."""
+    """What each operator that runs is predicted from. ``products`` is the dtype of matrix products.
+
+    ``scheme``: how the checkpoint's weights are stored, module by module; its products have their own dtypes.
+    Raises UsageError for a dtype that is not predicted, or that the device does not have.
+    """
     dtype = refuse_products(device, products)
     kv_dtype = "fp8" if values.get("kv_bytes") == 1 else None
     running = [kernel for kernel in kernels if _runs(kernel)]

@@ -57,13 +57,13 @@ SIZES = {"batch_size": 2, "seq_len": 1, "cache_len": 64}
 
 
 def test_a_step_takes_as_long_as_its_launches_where_kernels_are_small(llama: Subject) -> None:
-    # 100 launches of 4.72 us are 472 us, of kernels that take 200 us together.
+    # 100 launches of 22.5 us are 2,250 us, of kernels that take 200 us together.
     found = made_up(llama, 100, 2.0)
-    assert found.us[0] == pytest.approx(472)
+    assert found.us[0] == pytest.approx(2250)
     assert found.bound == "launch"
-    assert found.us[1:] == pytest.approx((200, 1167))  # 100 times 2, and 11.67
-    # 2 new tokens in 472 us.
-    assert found.tokens_per_s[0] == pytest.approx(2e6 / 472)
+    assert found.us[1:] == pytest.approx((1020, 2750))  # 100 times 10.2, and 27.5
+    # 2 new tokens in 2,250 us.
+    assert found.tokens_per_s[0] == pytest.approx(2e6 / 2250)
 
 
 def test_kernels_that_take_longer_hide_their_launches(llama: Subject) -> None:

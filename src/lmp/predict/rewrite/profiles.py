@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,6 +60,7 @@ def profile_named(name: str) -> Profile:
     return known[name]
 
 
+@functools.cache
 def profiles() -> Mapping[str, Profile]:
     """The shipped profiles."""
     return _read(SHIPPED.read_text(encoding="utf-8"), SHIPPED.name)

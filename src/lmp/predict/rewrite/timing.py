@@ -11,7 +11,7 @@ from lmp.link.quantisation import Scheme
 from lmp.link.records import EvaluatedKernel
 from lmp.predict.devices import Device
 from lmp.predict.eager import Asked, CallTime, Reading, Timed, asked_of_call, reading, refuse_products, times_of
-from lmp.predict.prediction import Prediction, Predictor, total
+from lmp.predict.prediction import Prediction, Predictor
 from lmp.predict.rewrite.profiles import Profile
 from lmp.predict.rewrite.rewriting import Firing, Rewritten, rewritten
 from lmp.predict.rewrite.rules import Launch
@@ -111,10 +111,7 @@ class Step:
 def time_of_step(step: Step, profile: Profile, predictor: Predictor, device: Device) -> StepTime:
     """The time of a step with the rules of a profile. Raises LmpError for what cannot be predicted."""
     found, asked = asked_of_step(step, profile, device)
-    operators = times_of(asked, predictor, device)
-    often = [one.kernel.repeat for one in operators]
-    whole = total([one.time for one in operators], often)
-    return StepTime(CallTime(tuple(operators), whole, sum(often)), found, profile.overhead_us)
+    return StepTime(CallTime.of(times_of(asked, predictor, device)), found, profile.overhead_us)
 
 
 def asked_of_step(step: Step, profile: Profile, device: Device) -> tuple[Rewritten, list[Asked]]:

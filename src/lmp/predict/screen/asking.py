@@ -20,7 +20,7 @@ from lmp.link.records import EvaluatedKernel, Evaluation
 from lmp.link.sweep import plan as points
 from lmp.observe.held import Live
 from lmp.predict.devices import Device
-from lmp.predict.eager import CallTime, refuse_products, time_of_call
+from lmp.predict.eager import CallTime, refuse_products
 from lmp.predict.experts import experts_read
 from lmp.predict.prediction import Predictor, Total
 from lmp.predict.quantising import WIDE, Narrowed, kept_wide
@@ -33,7 +33,7 @@ from lmp.predict.shard.planning import Plan
 from lmp.records import ModelAnalysis
 
 EAGER = "transformers-eager"
-"""The profile whose host time a call without an engine has."""
+"""The profile of a call without an engine."""
 
 
 ONE_NODE = 8
@@ -140,7 +140,7 @@ class Ask:
     products: str = "bfloat16"
     """Dtype of matrix products."""
     profile: Profile | None = None
-    """None: each operator of the class is a kernel."""
+    """None: eager mode, which is `EAGER` without what is said of an engine."""
     name: str = "eager"
     """Of the profile, as it was asked for."""
     parallel: Parallel = ONE
@@ -184,7 +184,7 @@ class Answer:
     call: CallTime
     """Kernels alone."""
     step: StepTime | None
-    """What the rules of a profile did; None without a profile."""
+    """What the rules of the profile did; None if none was asked for."""
     profile: Profile
     """Whose host time the step has."""
 
@@ -232,11 +232,8 @@ def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
     values = points(numbers.model, {name: (value,) for name, value in ask.given.items()}, 1).fixed
     gpu = subject.kernels(ask.given, values, ask.parallel)
     evaluation = gpu.evaluation
-    scheme, profile = subject.products_scheme(ask.given, evaluation), ask.profile
+    scheme, profile = subject.products_scheme(ask.given, evaluation), ask.profile or profile_named(EAGER)
     try:
-        if profile is None:
-            call = time_of_call(gpu.kernels, predictor, ask.device, values, ask.products, scheme)
-            return Answer(ask, evaluation, values, call, None, profile_named(EAGER))
         wanted = Step(gpu.kernels, values, ask.products, scheme)
         step = time_of_step(wanted, profile, OfEngine(predictor, profile.kernels), ask.device)
     except ValidationError as error:
@@ -246,4 +243,4 @@ def answer(subject: Subject, ask: Ask, predictor: Predictor) -> Answer:
             f"a kernel of this call is beyond what is predicted: its {what} is {first['input']!s:.40}\n"
             "give a smaller batch, or fewer tokens"
         ) from error
-    return Answer(ask, evaluation, values, step.call, step, profile)
+    return Answer(ask, evaluation, values, step.call, step if ask.profile is not None else None, profile)

@@ -13,8 +13,8 @@ from lmp.formula import Number
 from lmp.link.records import Evaluation
 from lmp.link.sweep import plan
 from lmp.predict.devices import Device
-from lmp.predict.eager import Asked, CallTime, Timed, asked_of_call, times_of
-from lmp.predict.prediction import Predictor, total
+from lmp.predict.eager import Asked, CallTime, Timed, times_of
+from lmp.predict.prediction import Predictor
 from lmp.predict.rewrite.profiles import profile_named
 from lmp.predict.rewrite.rewriting import Rewritten
 from lmp.predict.rewrite.timing import OfEngine, Step, StepTime, asked_of_launches, rewritten_step
@@ -31,8 +31,8 @@ class Prepared:
     values: Mapping[str, Number]
     gpu: OneGpu
     asked: Sequence[Asked]
-    rewritten: Rewritten | None
-    """What a profile launches; None without a profile."""
+    rewritten: Rewritten
+    """What its profile launches."""
 
 
 @dataclass
@@ -62,10 +62,8 @@ class _Calls:
         given = tuple(ask.given.items())
         values, evaluation = self.evaluated.of(given, lambda: self._evaluate(ask))
         gpu = self.divided.of((given, ask.parallel), lambda: self._divide(ask, values, evaluation))
-        scheme, profile = self.subject.products_scheme(ask.given, evaluation), ask.profile
-        if profile is None:
-            asked = asked_of_call(gpu.kernels, ask.device, values, ask.products, scheme)
-            return Prepared(ask, values, gpu, asked, None)
+        scheme = self.subject.products_scheme(ask.given, evaluation)
+        profile = ask.profile or profile_named(EAGER)
         step = Step(gpu.kernels, values, ask.products, scheme)
         # Of the device the rules see the dtypes of its matrix units alone, and only for weights that have their own.
         units = None if scheme is None else frozenset(ask.device.dense)
@@ -135,10 +133,7 @@ def _alone(call: Prepared, predictor: Predictor, device: Device) -> Answer | Lmp
 
 
 def _answer(call: Prepared, timed: Sequence[Timed]) -> Answer:
-    often = [one.kernel.repeat for one in timed]
-    found = CallTime(tuple(timed), total([one.time for one in timed], often), sum(often))
+    found = CallTime.of(timed)
     ask, profile = call.ask, call.ask.profile
-    step = None
-    if profile is not None and call.rewritten is not None:
-        step = StepTime(found, call.rewritten, profile.overhead_us)
+    step = None if profile is None else StepTime(found, call.rewritten, profile.overhead_us)
     return Answer(ask, call.gpu.evaluation, call.values, found, step, profile or profile_named(EAGER))

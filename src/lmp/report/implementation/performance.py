@@ -104,11 +104,11 @@ class Part:
 
 
 def launch_cost(facts: ModelFacts) -> Term | None:
-    """Nanoseconds in which the host launches one kernel, as the profile of eager mode states it."""
+    """Nanoseconds in which the host launches one kernel, as the profile of eager mode has it."""
     found = next((one for point in facts.points if (one := answer(facts, point)) is not None), None)
     if found is None:
         return None
-    return Term(constant=round(found.profile.launch_us[0] * 1000), source="stated by the profile transformers-eager")
+    return Term(constant=round(found.profile.launch_us[0] * 1000), source="the profile transformers-eager")
 
 
 def timeline(facts: ModelFacts, point: Point, most: int | None = None) -> list[Part]:

@@ -34,7 +34,7 @@ def predicted(facts: ModelFacts) -> Predicted:
     note = (
         f"On {facts.device.name}, {one_device(facts)}, at these points and not at the sizes chosen "
         "above. Four of five held-out measurements are in the interval. Eager: kernels or the host, whichever takes "
-        f"longer; its time of a launch is stated, not measured. {found.serving}: CUDA graphs, no overhead of a step."
+        f"longer; its time of a launch was measured on one host. {found.serving}: CUDA graphs, no overhead of a step."
     )
     return Predicted(COLUMNS, tuple(rows), note, found.reason)
 
