@@ -308,7 +308,8 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             continue
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
-        if running and not running & (around | set(of.methods.values() if of is not None else ())):
+        connected = running & (around | set(of.methods.values() if of is not None else ()))
+        if running and not connected and not says(function.name, "seed"):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))

@@ -233,8 +233,18 @@ def _classes(reading: Reading) -> dict[Class, str]:
         found = {edge.callee.owner for edge in edges} | {edge.caller.owner for edge in back}
         return {each for each in found if each is not None and each is not of}
 
+    def asked(of: Class) -> bool:
+        """Whether what runs the model asks a class for its turn: a queue of jobs of another kind is not meant."""
+        if not says(of.name, "scheduler") and not any(split(name) & (QUEUES - {"queue"}) for name in _queues(of)):
+            return False
+        return any(edge.caller in running for each in of.methods.values() for edge in graph.callers.get(each, ()))
+
     # A queue serves requests where it is part of a run of the model, or of what calls one.
-    found = [of for of in keep if not running or of.native or any(each in running for each in of.methods.values())]
+    found = [
+        of
+        for of in keep
+        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of)
+    ]
     seen = set(found)
     for of in found:
         for other in sorted(near(of) & keep.keys() - seen, key=lambda each: each.key):
