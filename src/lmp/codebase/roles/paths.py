@@ -218,7 +218,9 @@ class Paths:
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
-            "places": self._innermost(self._played("kv_cache", "allocate")),
+            "places": self._innermost(
+                {each for each in self._played("kv_cache", "allocate") if each.name != "__init__"}
+            ),
             "training": self._innermost(self.training),
             "queue": self.queues,
         }
@@ -274,7 +276,10 @@ class Paths:
         played = self._played("scheduler", "batch", "chunking", "admission", "preemption")
         plain = {each for each in played if split(each.name) == {"schedule"}}
         return self._innermost(
-            plain or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES} or played
+            plain
+            or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
+            # Where the model is outside of the code base, what orders its work is all that there is.
+            or (played if self.reading.model is None else set())
         )
 
     @cached_property
@@ -392,19 +397,21 @@ class Paths:
     def edges(self) -> list[Edge]:
         """The calls that carry most of a run, outermost first."""
         flow = _Flow()
-        ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue"}
+        ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
+        asked: dict[str, Ways] = {}
+        for kind in ("batch", "places"):
+            if kind in ends and self.hubs:
+                asked[kind] = ends.pop(kind)
         starts: list[Function] = []
-        for hub in self.hubs:
+        for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
-            starts += self._starts(ways)
-            flow.run(
-                self._starts(ways), {"": ways, **{kind: ends[kind] for kind in ("batch", "places") if kind in ends}}
-            )
+            begins = self._starts(ways)
+            flow.run(begins, {"": ways, **asked})
             queued = self.ways([hub, *self.queues])
-            starts += self._handlers(queued)
-            flow.run(self._handlers(queued), {"": queued})
+            handlers = self._handlers(queued) if number == 0 else []
+            flow.run(handlers, {"": queued})
+            starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
-            ends = self.ends
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
         flow.run(self.hubs or starts, ends)
         flow.add(self._steps(starts, flow))
@@ -534,7 +541,7 @@ def _plainness(function: Function) -> tuple[object, ...]:
     varies is named by what it adds."""
     words = split(function.qualname) | split(stem(function.file))
     plain = says(f"{stem(function.file)}_{function.name}", "plain_run")
-    return function.file.count("/"), not plain, len(words), function.key
+    return not plain, function.file.count("/"), len(words), function.key
 
 
 def _handles(row: Row) -> bool:
