@@ -33,7 +33,7 @@ ENOUGH = 5
 WORDS_ALONE = 7
 """Witnesses that a row needs which only words found."""
 MOST = 80
-"""Rows of a section: what has most witnesses. Nobody reads a longer list."""
+"""Rows of a section: what has most witnesses and is used by most files. Nobody reads a longer list."""
 OF_A_SHELF = 10
 """Rows of one folder of models that stand in for one another."""
 SHORT = 5
@@ -131,7 +131,7 @@ class Weighing:
             name = row.symbol
             if isinstance(thing, Function) and thing.owner is not None and row.section == "kv_cache":
                 line = self.reading.graph.evaluator.line(thing.owner)
-                around = next(each for each in reversed(line) if thing.name in each.methods)
+                around = next((each for each in reversed(line) if thing.name in each.methods), thing.owner)
                 name = thing.name
             kept = first.setdefault((around, name), row)
             if kept is not row and (isinstance(around, Class) or kept.place.file != row.place.file):
