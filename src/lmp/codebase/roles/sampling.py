@@ -79,13 +79,12 @@ def sampling_rows(reading: Reading) -> list[Row]:
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
+        # Where most draws are in another language, what calls them from here is told by its name.
+        foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
+        known = {*spine, *steps}
         for function in reading.functions:
-            if (
-                not function.native
-                and _named(function)
-                and not _inside(function)
-                and _beside(reading, function, {*spine, *steps})
-            ):
+            told = not function.native and not function.abstract and _named(function) and not _inside(function)
+            if told and (foreign or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why)
@@ -115,7 +114,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
     return {
         each: why
         for each, why in found.items()
-        if not _aside(each) and not (each.name in CALLED and each in reading.attending)
+        if not each.native and not _aside(each) and not (each.name in CALLED and each in reading.attending)
     }
 
 
@@ -244,7 +243,8 @@ def _vocabulary(chains: Iterable[Chain]) -> bool:
 def _records(reading: Reading) -> list[Class]:
     """Classes that keep the parameters; what carries a request over the network only where nothing else keeps them."""
     every = list(_parameter_classes(reading))
-    return [of for of in every if not CARRIES.search(of.name)] or every
+    kept = [of for of in every if not CARRIES.search(of.name)]
+    return kept if any(not of.native for of in kept) else every
 
 
 def _parameters(reading: Reading, spine: set[Function], records: list[Class]) -> Iterator[tuple[str, str, Place, str]]:
