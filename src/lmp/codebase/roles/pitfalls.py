@@ -135,7 +135,7 @@ SAID: dict[HazardKind, Said] = {
         1, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
     ),
     "falls back": Said(
-        0.7,
+        1.2,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
         "Read the log for this message.",
@@ -258,10 +258,10 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         met = (
             1.2 * (function.key in run)
             + 0.5 * beside
-            + 0.7 * math.log1p(taken[function.file])
+            + 0.3 * math.log1p(taken[function.file])
             + 0.6 * (function.file in first)
         )
-        met += 1.2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
+        met += 2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
@@ -273,7 +273,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 continue
             where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
-            points = said.points + met + (1.5 if hazard.kind == "falls back" else 0.8) * by_setting
+            points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
             points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
             yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
