@@ -53,7 +53,7 @@ FOLDER_NAMES: tuple[tuple[Role, str], ...] = (
     ("legacy", "legacy deprecated _deprecated old archive archived attic obsolete"),
     ("test", "test tests testing unittest unittests unit_tests integration_tests e2e conformance"),
     ("benchmark", "benchmark benchmarks bench benches perf profiling"),
-    ("example", "example examples samples demo demos tutorial tutorials cookbook recipes"),
+    ("example", "example examples samples demo demos tutorial tutorials cookbook"),
     ("docs", "doc docs documentation"),
     ("build", "cmake docker .github .circleci .buildkite ci .ci packaging"),
 )

@@ -17,6 +17,8 @@ OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
+RECORD = 3
+"""Values in the body of a class without bases that make it a record of settings."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
 
@@ -33,7 +35,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
     def counts(file: str) -> bool:
         return reading.is_own(file) and not says(file, "beside")
 
-    flags = [flag for flag in reading.facts.flags if counts(flag.place.file) and (flag.place.file in run or not run)]
+    flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file)]
+    flags = [flag for flag in flags_of_its_own if flag.place.file in run or not run]
     parsed = any(flag.parser != "fire" for flag in flags)
     for flag in flags:
         if flag.parser != "fire" or not parsed:
@@ -50,9 +53,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
     for of in reading.classes:
         if counts(of.file) and of.file not in modules and is_config(reading, of):
-            for each in of.fields:
-                if not each.name.startswith("_"):
-                    add("config class field", f"{of.qualname}.{each.name}", Place(of.file, each.line), each.default)
+            for name, line, default in _settings(of):
+                if not name.startswith("_"):
+                    add("config class field", f"{of.qualname}.{name}", Place(of.file, line), default)
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
@@ -61,7 +64,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
             if OPENED.fullmatch(name):
                 add("config file", name, Place(file, line), None)
     if len(found) < FEW:
-        # With few settings of its own, it is run by the scripts beside it.
+        # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
+        for flag in flags_of_its_own:
+            add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
         for flag in reading.facts.flags:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
@@ -113,9 +118,22 @@ def _is_module(reading: Reading, of: Class) -> bool:
     return not of.native and ("forward" in of.methods or "Module" in bases)
 
 
+def _settings(of: Class) -> list[tuple[str, int, str | None]]:
+    """What the body of a class names: with annotations, or by a value alone."""
+    fields = [(each.name, each.line, each.default) for each in of.fields]
+    known = {each.name for each in of.fields} | of.methods.keys()
+    inside = [(each.line, each.end) for each in of.methods.values()]
+    return fields + [
+        (name, line, None)
+        for name, line in of.lines.items()
+        if name not in known and not any(first <= line <= last for first, last in inside)
+    ]
+
+
 def is_config(reading: Reading, of: Class) -> bool:
-    """A class of settings: a dataclass or a model of pydantic whose name, or that of a class on top of it, says so."""
-    if of.native or not of.fields:
+    """A class of settings: a dataclass, a model of pydantic or a record of values whose name, or that of a class on top
+    of it, says so."""
+    if of.native or not _settings(of):
         return False
     evaluator = reading.graph.evaluator
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
@@ -124,4 +142,4 @@ def is_config(reading: Reading, of: Class) -> bool:
     line = evaluator.line(of)
     inherits = any("dataclass" in str(chain) for each in line[1:] for chain in each.decorators)
     bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
-    return marked or inherits or bool(bases & MODELS)
+    return marked or inherits or bool(bases & MODELS) or (not bases and len(_settings(of)) >= RECORD)
