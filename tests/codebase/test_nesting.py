@@ -1,4 +1,4 @@
-"""The nesting is what carries a run from an entry point to attention, sampling and the cache, not the whole call graph."""
+"""The nesting is what carries a run from an entry point to attention, sampling and the cache, not the whole graph."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ DEEPEST = 9
 """Names that are followed from one expression."""
 MOST = 24
 """Values of one expression that are kept."""
+MOST_MADE = 24
+"""Constructor calls that tell what a parameter is."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
@@ -452,9 +454,11 @@ class Evaluator:
             if name in each.imports:
                 return self.imported(each.imports[name], file, depth)
             if name in each.locals:
-                found = self._all(each, each.locals[name], depth)
-                # What is assigned over a parameter, and is not known, was made from it: ``model = model.eval()``.
-                return found or (self.parameter(each, name, depth) if name in each.params else ())
+                found = dict.fromkeys(self._all(each, each.locals[name], depth))
+                if name in each.params and not any(isinstance(innermost(one), Instance) for one in found):
+                    # What is assigned over a parameter, and is not known, was made from it: ``model = model.eval()``.
+                    found.update(dict.fromkeys(self.parameter(each, name, depth)))
+                return tuple(found)
             if name in each.params:
                 return self.parameter(each, name, depth)
             each = each.outer
@@ -557,9 +561,10 @@ class Evaluator:
         elif of.name in ("forward", "__call__"):
             return
         for name in names:
-            sites = self._sites.get(name, ())
-            if len(sites) <= 12:
-                yield from ((site, number) for site, number, _ in sites)
+            sites = self._sites.get(name, [])
+            # A class's name says which class is made; a function's, where many call it so, does not say which one.
+            if of.name == "__init__" or len(sites) <= 12:
+                yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
 
 
 def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:

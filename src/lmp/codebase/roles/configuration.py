@@ -53,9 +53,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
     for of in reading.classes:
         if counts(of.file) and of.file not in modules and is_config(reading, of):
-            for name, line, default in _settings(of):
+            for name, line, value in _settings(of):
                 if not name.startswith("_"):
-                    add("config class field", f"{of.qualname}.{name}", Place(of.file, line), default)
+                    add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)

@@ -318,6 +318,9 @@ def _started(
             to, of = edge.callee, edge.callee.owner
             if not reading.is_own(to.file):
                 continue
+            if to.file == starter.file and not _used(reading, to.file):
+                # A class of one script alone is that script.
+                continue
             if of is not None and to.name == "__init__" and of.name[0] != "_":
                 runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
                 if _generating(reading, of, decoding) or (runs and any(_public(of, running))):

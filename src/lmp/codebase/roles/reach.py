@@ -44,6 +44,8 @@ QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?
 """What queries, keys and values are called."""
 MOST_KNOWN = 8
 """Functions that one call may lead to; where there are more, its target is as good as lost."""
+MOST_WRAPPED = 5
+"""How much more often a model is made than a module around it that is only one use of it."""
 SHELF = 6
 """Files with a module of attention each that make a folder one of models which stand in for one another."""
 
@@ -278,12 +280,21 @@ class Reading:
             each
             for each in found
             if any(
-                edge.caller in found and edge.of < 3 and edge.how != "name" and not _above(edge)
+                edge.caller in found
+                and edge.of < 3
+                and edge.how != "name"
+                and not _above(edge)
+                and self._made(each) < self._made(edge.caller) + MOST_WRAPPED
                 for edge in self.graph.callers.get(each, ())
             )
         }
         outer = {each: order for each, order in found.items() if each not in around} or found
         return min(outer, key=outer.__getitem__, default=None)
+
+    def _made(self, method: Function) -> int:
+        """How many functions make an object of a method's class."""
+        maker = self.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
+        return len({edge.caller for edge in self.graph.callers.get(maker, ())}) if maker is not None else 0
 
     def link_models(self) -> None:
         """Lets calls of what is named ``model``, and is not known, lead to the model that stands for all."""
