@@ -140,7 +140,7 @@ def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, s
             yield "batch", name, function.line, "cuts into batches"
         elif call.name == "range" and "chunk" in step:
             if any(edge.line > call.line and edge.callee in reading.attending for edge in edges):
-                yield "chunking", f"{name}: range", call.line, "steps by a chunk"
+                yield "chunking", "range", call.line, f"{name} steps by a chunk"
         elif call.name in TAKES and function.endless and function.owner is None:
             waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
             if waits and not says(function.file, "not_scheduler"):
@@ -151,7 +151,7 @@ def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, s
         yield "batch", name, function.line, "makes batches"
     for hazard in function.hazards:
         if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
-            yield "admission", f"{name}: {hazard.text}", hazard.line, "refuses a larger batch"
+            yield "admission", "assert", hazard.line, f"{name} refuses a larger batch: {hazard.text}"
 
 
 def _queues(of: Class) -> set[str]:

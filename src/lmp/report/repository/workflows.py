@@ -131,6 +131,9 @@ def anchor(title: str) -> str:
 
 def _env(study: Study) -> list[Line]:
     reads = [read for read in study.base.facts.env if read.resolved]
+    if study.base.facts.env and not reads:
+        places = [read.place for read in study.base.facts.env]
+        return ["env vars", _where(places), "names that are worked out where they are read: not determined by reading"]
     if not reads:
         return ["env vars", "none found (searched: os.environ, os.getenv, getenv and wrappers of them)", ""]
     own = [read for read in reads if study.base.is_own(read.place.file)] or reads
