@@ -68,6 +68,10 @@ def strategies(reading: Reading) -> Iterator[Line]:
             places = [each.place for each in reduced if each.inside in inside]
         if places:
             yield sentence(Bold(f"{title}:"), " Yes, at ", joined([pointer(place) for place in places[:SHOWN]]), ".")
+        elif title == "Tensor Parallelism" and reduced:
+            # A sum over GPUs that no call of a model leads to may be of gradients, of measures or of a warm-up.
+            candidates = joined([pointer(each.place) for each in reduced[:SHOWN]])
+            yield sentence(Bold(f"{title}:"), " not determined, candidates: ", candidates, ".")
         else:
             yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers and collectives).")
 
