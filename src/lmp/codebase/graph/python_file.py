@@ -496,6 +496,9 @@ class _Reader:
             for each in node.args[:32]:
                 for chain in self._chains(each):
                     yield chain if str(chain[-1])[:1] == MANY else (*chain, MANY)
+                    if isinstance(each, ast.Name | ast.Attribute):
+                        # Of a collection that has a name, its elements.
+                        yield (*chain, ITEM, MANY)
             return
         first = self.chains(node.args[0]) if node.args else ()
         if last == "partial" and first:

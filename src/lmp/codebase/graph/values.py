@@ -286,6 +286,10 @@ class Evaluator:
         if isinstance(value, ClassOf):
             return (ClassValue(value.of, False),)
         if isinstance(value, FunctionValue):
+            if call.first and _gives_back(value.of):
+                # Each call gets back its own argument, and not what other calls give.
+                given = self._all(context, call.first, depth)
+                return tuple(each for each in given if not isinstance(innermost(each), External)) or given
             return self._outer(value, self.returned(value.of, depth, value.on))
         if isinstance(value, Instance):
             called = self.method(value.of, "forward") or self.method(value.of, "__call__")
@@ -580,6 +584,12 @@ def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
         positions = positions[1:]
     at = positions.index(name) if name in positions else len(call.args)
     return call.args[at] if at < len(call.args) else ()
+
+
+def _gives_back(of: Function) -> bool:
+    """Whether a function returns its first argument, as what moves, wraps or sets up an object does."""
+    first = next((each for each in of.params if each not in ("self", "cls")), None)
+    return (first,) in of.returns
 
 
 def holder(context: Function | None) -> Class | None:

@@ -30,6 +30,11 @@ def configuration_rows(reading: Reading) -> list[Row]:
     def add(mechanism: str, symbol: str, where: Place, default: str | None) -> None:
         found.setdefault((where.file, where.line), Row("configuration", mechanism, symbol, where, default or ""))
 
+    def add_fields(of: Class) -> None:
+        for name, line, value in _settings(of):
+            if not name.startswith("_"):
+                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
+
     run = _files(reading)
 
     def counts(file: str) -> bool:
@@ -51,11 +56,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
         if counts(file) and (reading.roles.get(file) == "source" or file in run):
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
-    for of in reading.classes:
-        if counts(of.file) and of.file not in modules and is_config(reading, of):
-            for name, line, value in _settings(of):
-                if not name.startswith("_"):
-                    add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
+    sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    for of in sizes:
+        if of.file not in modules:
+            add_fields(of)
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
@@ -63,6 +67,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
         for name, line in graph.opens if counts(file) and (file in run or not run) else ():
             if OPENED.fullmatch(name):
                 add("config file", name, Place(file, line), None)
+    if len(found) < FEW:
+        # With few settings of its own, the sizes of its models are what a user sets.
+        for of in sizes:
+            add_fields(of)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
         for flag in flags_of_its_own:

@@ -336,6 +336,12 @@ def _started(
                 found[to] = "server"
             elif of is None and to in decoding:
                 found[to] = "library"
+    for loop in decoding:
+        callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
+        inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
+        if loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_" and not inside:
+            # A loop that nothing of the code base runs is there for its users.
+            found[loop] = "library"
     for of in reading.classes:
         if of.key in known or of in found:
             found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}

@@ -41,7 +41,8 @@ BESIDE = re.compile(
 """What no run of a user passes."""
 
 QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer|_[A-Z]+)?$")
-"""What queries, keys and values are called."""
+QKV_OF = re.compile(r"x?([qkv])s?(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
+"""What queries, keys and values are called, and what is made of them."""
 MOST_KNOWN = 8
 """Functions that one call may lead to; where there are more, its target is as good as lost."""
 MOST_WRAPPED = 5
@@ -338,9 +339,12 @@ def _takes_all(function: Function, call: Call) -> bool:
     if function.name == "__init__" or call.name in operators.JOINS:
         return False
     given = [chain for chains in (*call.args, *(chains for _, chains in call.keywords)) for chain in chains]
-    parts = {found[1] or found[2][0] for chain in given if (found := QKV.match(str(chain[0])))}
+    owner = function.owner.name if function.owner is not None else ""
+    # In a module of attention they may be called after what was done to them: ``keys_rotated``.
+    names = QKV_OF if says(f"{owner}_{function.name}", "attention") else QKV
+    parts = {found[1] or found[2][0] for chain in given if (found := names.match(str(chain[0])))}
     cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
-    return "q" in parts and (parts == {"q", "k", "v"} or cached)
+    return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
 
 
 def _calls_model(call: Call) -> bool:
