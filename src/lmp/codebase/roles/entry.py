@@ -336,7 +336,7 @@ def _started(
                 found[to] = "server"
             elif of is None and to in decoding:
                 found[to] = "library"
-    for loop in decoding:
+    for loop in sorted(decoding, key=lambda each: each.key):
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
         if loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_" and not inside:

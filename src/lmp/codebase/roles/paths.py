@@ -420,7 +420,7 @@ class Paths:
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
-        shown = {each for pair in flow.edge_of for each in pair}
+        shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         for function in shown:
             for edges in self.sites.get(function, ()):
                 yield from (edge for edge in edges if edge.how == "queue" and edge.callee in shown)
@@ -475,8 +475,8 @@ class _Flow:
             kind: min((ways.far[each] for each in held if each in ways.far), default=0.0)
             for kind, ways in every.items()
         }
-        waiting = [(-1.0, each.key, each) for each in held]
-        heapq.heapify(waiting)
+        waiting = [(-1.0, number, each) for number, each in enumerate(held)]
+        number = len(waiting)
         done: set[Function] = set()
         while waiting:
             _, _, function = heapq.heappop(waiting)
@@ -495,7 +495,8 @@ class _Flow:
                         at[edge.callee] = min(at.get(edge.callee, math.inf), at[function] + _cost(edge))
                         if share > held.get(edge.callee, 0.0):
                             held[edge.callee] = share
-                            heapq.heappush(waiting, (-share, edge.callee.key, edge.callee))
+                            number += 1
+                            heapq.heappush(waiting, (-share, number, edge.callee))
 
     def add(self, edges: Iterable[Edge]) -> None:
         for edge in edges:
