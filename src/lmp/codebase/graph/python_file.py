@@ -91,7 +91,7 @@ def file_graph(source: Source) -> FileGraph:
 def _imported_at(source: Source) -> dict[str, int]:
     tried = [(each.lineno, each.end_lineno or each.lineno) for each, _ in source.all(ast.Try)]
     return {
-        alias.asname or alias.name: node.lineno
+        alias.asname or alias.name: alias.lineno
         for node, _ in source.all(ast.ImportFrom)
         if not any(first <= node.lineno <= last for first, last in tried)
         for alias in node.names

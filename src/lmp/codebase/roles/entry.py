@@ -12,7 +12,7 @@ from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, leaves
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.words import says, split
 
 ARGUMENTS = frozenset(
     [
@@ -339,7 +339,8 @@ def _started(
     for loop in sorted(decoding, key=lambda each: each.key):
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
-        if loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_" and not inside:
+        public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
+        if public and split(loop.name) & set(GENERATES) and not inside:
             # A loop that nothing of the code base runs is there for its users.
             found[loop] = "library"
     for of in reading.classes:

@@ -17,7 +17,7 @@ from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import HANDS, USES
-from lmp.codebase.roles.reach import SETS, Reading, Row
+from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
@@ -87,6 +87,7 @@ class Weighing:
             key=lambda row: (
                 row in copies,
                 (row.place.file, row.place.line) in outside,
+                BESIDE.search(row.symbol) is not None,
                 row.rank - used[row],
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
