@@ -13,7 +13,8 @@ from fetched_repositories import REPOSITORIES, facts_of, of_each
 # What an engineer who knows the code base would name: part, symbol.
 PARTS = {
     "fla": {"attention": "ParallelAttentionFunction"},
-    "liger": {"library entry": "LigerORPOTrainer"},
+    # What its README imports, and what patches a model with its kernels.
+    "liger": {"library entry": "apply_liger_kernel_to_llama"},
     "mlx": {"runtime loop": "_generate", "KV cache": "KVCache", "attention": "Attention"},
     # Its many event loops are equals to reading: which of them is named first is not held here.
     "sglang": {},

@@ -88,9 +88,10 @@ def entry_rows(reading: Reading) -> list[Row]:
     for of in _runners(reading, running):
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
-        add("library", name, where, handed, 1)
+        # A method is named after classes and functions.
+        add("library", name, where, handed, 1 + ("." in name))
     for kind, thing in _started(reading, running, set(found)):
-        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1)
+        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
     return list(found.values())
 
 
