@@ -1,7 +1,7 @@
 """Time of a model's call in eager mode: every operator of the expanded model is a kernel, one after the other.
 
 Each operator becomes a row for the predictor. One that has no kernel family is worked out from peaks of the datasheet.
-Host time is not in it: nothing measured stands for it, so a call of many small kernels takes longer than this.
+Host time is not in it: the profile of eager mode has that of a launch, which is compared with this time elsewhere.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
-from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import BESIDE, CALLED, Reading, Row, stem, works
 from lmp.codebase.roles.words import says, split
 
@@ -284,11 +283,7 @@ class Paths:
 
     @cached_property
     def training(self) -> set[Function]:
-        return {
-            each
-            for each in self.reading.functions
-            if not each.native and {call.name for call in each.calls} & operators.TRAINS
-        }
+        return {each for each in self.reading.trains if not each.native}
 
     @cached_property
     def queues(self) -> set[Function]:
@@ -487,8 +482,9 @@ class _Flow:
                 on = ways.on(function) if function in ways.far else []
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
+                whole = sum(shares.values())
                 for length, edge in on:
-                    share = held[function] * shares[edge.callee] / sum(shares.values())
+                    share = held[function] * shares[edge.callee] / whole
                     if share >= LEAST and at[function] + length <= near[kind] + DETOUR:
                         pair = function, edge.callee
                         self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge

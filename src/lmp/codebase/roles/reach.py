@@ -164,6 +164,11 @@ class Reading:
         return found
 
     @cached_property
+    def trains(self) -> list[Function]:
+        """Functions that take a gradient themselves, or apply it."""
+        return [each for each in self.functions if {call.name for call in each.calls} & operators.TRAINS]
+
+    @cached_property
     def running(self) -> set[Function]:
         """Functions from which a call leads to attention, sampling, or a kernel of one of them."""
         return self.reaching([*self.attends, *self.samples, *self.starts_attention])
@@ -299,14 +304,18 @@ class Reading:
 
     def link_models(self) -> None:
         """Lets calls of what is named ``model``, and is not known, lead to the model that stands for all."""
+        model = self.model
+        if model is None:
+            return
         attending = self.reaching(self.attends)
-        for function in self.functions if self.model is not None else ():
-            for call in () if function.native or function is self.model else function.calls:
-                known = any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function])
-                if self.model is not None and _calls_model(call) and not known:
-                    edge = Edge(function, self.model, call.line, "name", 1, call)
+        for function in self.functions:
+            for call in () if function.native or function is model else function.calls:
+                if not _calls_model(call):
+                    continue
+                if not any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function]):
+                    edge = Edge(function, model, call.line, "name", 1, call)
                     self.graph.edges[function].append(edge)
-                    self.graph.callers.setdefault(self.model, []).append(edge)
+                    self.graph.callers.setdefault(model, []).append(edge)
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import Instance
-from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -103,7 +102,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
 
 def _static(reading: Reading) -> Iterator[Row]:
     """What fixes the order of work where no requests wait: loops that decode or train, and what calls them."""
-    trains = reading.reaching(each for each in reading.functions if {c.name for c in each.calls} & operators.TRAINS)
+    trains = reading.reaching(reading.trains)
     loops = [
         each
         for each in decode_loops(reading)

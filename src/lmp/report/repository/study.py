@@ -12,7 +12,6 @@ from pathlib import Path
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -139,8 +138,7 @@ class Study:
         """Functions with a loop that runs a model again and again, best first: from each a call leads to sampling, to
         logits or to a step of training, as far as Python shows it. A loop over layers or tuned sizes is none."""
         reading = self.reading
-        trains = [each for each in reading.functions if {call.name for call in each.calls} & operators.TRAINS]
-        ends = reading.reaching([*reading.samples, *reading.runs_model, *trains])
+        ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains])
         return [each for each in decode_loops(reading) if each.native or each in ends]
 
     @cached_property
