@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from lmp.agents.environment import CREDENTIALS
@@ -81,7 +82,7 @@ class Commands:
         with tempfile.TemporaryFile() as errors:
             process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=writer, stderr=errors)
             os.close(writer)
-            text = _read_all(reader)
+            text = _read_all(reader, process)
             if process.wait():
                 errors.seek(0)
                 raise RuntimeError(f"{command} ended with {process.returncode}: {errors.read().decode().strip()}")
@@ -92,18 +93,23 @@ class Commands:
         return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
 
 
-def _read_all(descriptor: int) -> str:
+def _read_all(descriptor: int, process: subprocess.Popen[bytes]) -> str:
+    """All that the process prints. Linux can report the other end as closed before the last output arrives, so the
+    end counts only when it is read after the process ended."""
     parts = []
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         while True:
+            ended = process.poll() is not None
             try:
                 part = stream.read(65536)
             except OSError:  # how Linux says that the other end is closed
-                break
-            if not part:
-                break
-            parts.append(part)
-    return b"".join(parts).decode()
+                part = b""
+            if part:
+                parts.append(part)
+            elif ended:
+                return b"".join(parts).decode()
+            else:
+                process.wait()
 
 
 def written(page: str, commands: Commands) -> str:
@@ -124,7 +130,9 @@ def differences(commands: Commands) -> list[str]:
         name = path.relative_to(ROOT)
         for old, new in zip(BLOCK.finditer(page), BLOCK.finditer(written(page, commands)), strict=True):
             if _compared(old) != _compared(new):
-                found.append(f"{name}: `{old['command']}` prints something else now")
+                shown, printed = old["shown"].splitlines(), new["shown"].splitlines()
+                line = next((b for a, b in zip_longest(shown, printed) if a != b), None)
+                found.append(f"{name}: `{old['command']}` prints something else now, first: {line}")
     return found + missing_commands(commands)
 
 
