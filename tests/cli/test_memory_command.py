@@ -124,7 +124,7 @@ def test_predict_times_every_operator(lmp: Lmp, fake: FakePipeline) -> None:
     result = lmp("predict", *arguments)
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert found["host_time"] == "uncalibrated"
+    assert found["host_time"] == "not included"
     assert found["low_us"] <= found["us"] <= found["high_us"]
     assert found["us"] == pytest.approx(sum(one["total_us"] for one in found["operators"]), rel=1e-3)
     assert {one["provenance"] for one in found["operators"]} == set(found["provenance"])

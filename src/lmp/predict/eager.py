@@ -353,7 +353,7 @@ def as_json(found: CallTime) -> dict[str, object]:
         "low_us": round(low, 3),
         "high_us": round(high, 3),
         "launches": found.launches,
-        "host_time": "uncalibrated",
+        "host_time": "not included",
         "bound": {name: round(share, 4) for name, share in found.shares("bound").items()},
         "provenance": {name: round(share, 4) for name, share in found.shares("provenance").items()},
         "calibrations": found.calibrations,
