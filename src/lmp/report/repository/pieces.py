@@ -83,8 +83,10 @@ def with_default(name: str, setting: Flag | EnvRead) -> str:
 
 
 def pointer(place: Place, symbol: str | None = None) -> Pointer:
-    """``symbol`` of a dotted name is its last part."""
-    return Pointer(place.file, place.line, symbol=None if symbol is None else symbol.rpartition(".")[2] or None)
+    """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it."""
+    if symbol is None or place.file.endswith(symbol):
+        return Pointer(place.file, place.line)
+    return Pointer(place.file, place.line, symbol=symbol.rpartition(".")[2] or None)
 
 
 def count(facts: RepoFacts, name: str) -> Number:
