@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lmp.codebase.cuda import in_string
 from lmp.codebase.facts import RepoFacts
 
 Read = Callable[..., RepoFacts]
@@ -138,3 +139,11 @@ def test_what_a_grammar_cannot_read_is_said_and_kernels_are_found(cuda: Callable
     facts = cuda("__global__ void k(int n) {\n  MACRO(if, {)\n}\n)))} template <<\n__global__ void l(int n) { }\n")
     assert "l" in [kernel.name for kernel in facts.kernels]
     assert [each.file for each in facts.skipped] == ["a.cu"]
+
+
+def test_a_kernel_in_a_string_whose_first_line_is_joined_has_its_own_line() -> None:
+    # The value begins with `__device__`, which stands on line 2 of the file; the kernel stands on line 3.
+    text = 'CODE = """\\\n__device__ int one();\n__global__ void fill(int* x) {\n  x[0] = 1;\n}\n"""\n'
+    value = "__device__ int one();\n__global__ void fill(int* x) {\n  x[0] = 1;\n}\n"
+    (kernel,) = in_string("a.py", text, value, 1)
+    assert (kernel.place.line, kernel.end) == (3, 5)

@@ -277,19 +277,23 @@ def environment(file: str, code: Code) -> list[EnvRead]:
 
 
 def in_string(file: str, text: str, value: str, line: int) -> list[Kernel]:
-    """Kernels in a string of Python that begins at a line. A kernel's own line where the string stands as it is."""
+    """Kernels in a string of Python that begins at a line. A kernel's own line where its name stands in the string.
+
+    A line that ends in a backslash, and a written ``\\n``, put the string's lines elsewhere than its value's.
+    """
     lines = text.split("\n")
+    string = range(line, min(line + value.count("\n") + 2, len(lines)) + 1)
     found = []
     for kernel in kernels(file, Code(value)):
-        at = line + kernel.place.line - 1
-        exact = at <= len(lines) and kernel.name in lines[at - 1]
-        end = line + kernel.end - 1 if exact else line
+        expected = line + kernel.place.line - 1
+        named = [at for at in string if kernel.name in lines[at - 1]]
+        at = min(named, key=lambda each: abs(each - expected), default=line)
         found.append(
             Kernel(
                 "cuda",
                 kernel.name,
-                Place(file, at if exact else line),
-                end,
+                Place(file, at),
+                at + kernel.end - kernel.place.line if named else line,
                 kernel.parameters,
                 kernel.constexprs,
                 launch_bounds=kernel.launch_bounds,
