@@ -15,7 +15,7 @@ from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragra
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
 from lmp.report.repository.signs import Note, NoteKind
-from lmp.report.repository.statements import function_at, parameters, refusal
+from lmp.report.repository.statements import Condition, conditions, function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
@@ -23,6 +23,8 @@ MOST = 30
 """Pitfalls from the form of the code that are named."""
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
+MOST_TESTS = 3
+"""Tests of one condition, and conditions around a refusal, that are named."""
 
 
 def pitfalls(study: Study) -> Section:
@@ -105,18 +107,47 @@ def _told(study: Study, each: Pitfall) -> Telling:
         what = sentence(*where, code(each.written, 90), *around, ". ", each.effect)
         return Telling(each, each.effect, _item(what, _within(each.trigger), _within(each.fix)))
     words = f"{error}: {message}" if message else error
-    holds = "must hold" if error == "AssertionError" else "is refused"
-    asked = [name for name in _parameters(study, each) if re.search(rf"(?<![\w.]){re.escape(name)}\b", each.written)]
+    around_it = conditions(study.base, each.cause)
+    own = Condition((each.written,)) if error == "AssertionError" or not around_it else around_it.pop()
+    refused = refusal_of(own, error) + _where_it_counts(around_it)
+    asked = [
+        name
+        for name in _parameters(study, each)
+        if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", test) for test in own.tests)
+    ]
     owner = code(each.symbol.rpartition(".")[2], 40)
-    condition = "it holds" if error == "AssertionError" else "it does not hold"
+    wanted = own.holds == (error != "AssertionError")
+    condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
     given: list[Inline] = ["call ", owner, " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
-    fix = sentence(*(given if asked else ["before ", owner, " see to it that "]), condition)
-    effect = f"{each.written} {holds}, else {words}"
+    fix = sentence(*(given if asked else ["before ", owner, " is called see to it that "]), condition)
+    effect = "".join(piece.text if isinstance(piece, Code) else str(piece) for piece in refused)
     return Telling(
         each,
-        effect,
-        _item(sentence(*where, code(each.written, 90), f" {holds}"), sentence("it stops with ", code(words, 110)), fix),
+        f"{effect}, else {words}" if error == "AssertionError" else f"{effect}, with {words}",
+        _item(sentence(*where, *refused), sentence("it stops with ", code(words, 110)), fix),
     )
+
+
+def refusal_of(own: Condition, error: str) -> list[Inline]:
+    """What a condition says of the values that are taken: ``n > 0`` must hold; anything but ``kind == 'a'`` is
+    refused."""
+    tests = [code(test, 90) for test in own.tests[:MOST_TESTS]]
+    more = [" and more"] if len(own.tests) > len(tests) else []
+    if error == "AssertionError":
+        return [*tests, " must hold"]
+    if own.holds:
+        return [*tests, " is refused"]
+    return ["anything but ", *joined(tests), *more, " is refused"]
+
+
+def _where_it_counts(around: list[Condition]) -> list[Inline]:
+    """The branches that a refusal stands in."""
+    found: list[Inline] = []
+    for number, each in enumerate(around[-MOST_TESTS:]):
+        tests = joined([code(test, 60) for test in each.tests[:MOST_TESTS]])
+        held = "" if each.holds else " does not hold" if len(each.tests) == 1 else " do not hold"
+        found += [" and " if number else ", where ", *tests, held]
+    return found
 
 
 def _within(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from functools import lru_cache
 
 from lmp.codebase.facts import Place
@@ -68,6 +69,46 @@ def refusal(base: CodeBase, place: Place) -> tuple[str, str]:
             name = ast.unparse(made.func if isinstance(made, ast.Call) else made)
             return name, _words(made.args[0]) if isinstance(made, ast.Call) and made.args else ""
     return "", ""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What holds where a branch is taken: a test, or none of the tests of the branches before an ``else``."""
+
+    tests: tuple[str, ...]
+    holds: bool = True
+
+
+def conditions(base: CodeBase, place: Place) -> list[Condition]:
+    """Of the statement at a line the conditions of the branches that it stands in, the outermost of its function first.
+
+    Loops, handlers of errors and earlier returns are not told.
+    """
+    found: list[Condition] = []
+    waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in _functions(base, place)]
+    while waiting:
+        node, around = waiting.pop()
+        if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
+            found = around
+        if isinstance(node, ast.If):
+            waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
+            tests = [node.test]
+            while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+                node = node.orelse[0]
+                waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
+                tests.append(node.test)
+            otherwise = Condition(tuple(ast.unparse(test) for test in tests), holds=False)
+            waiting += [(each, [*around, otherwise]) for each in node.orelse]
+        else:
+            waiting += [(each, around) for each in ast.iter_child_nodes(node) if not isinstance(each, Function)]
+    return found
+
+
+def _functions(base: CodeBase, place: Place) -> list[Function]:
+    """The innermost function around a line."""
+    every = [each for nodes in _statements(base, place.file).values() for each in nodes if isinstance(each, Function)]
+    around = [each for each in every if each.lineno <= place.line <= (each.end_lineno or each.lineno)]
+    return sorted(around, key=lambda each: each.lineno)[-1:]
 
 
 def _words(node: ast.expr | None) -> str:
