@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lmp.codebase.cpp import definitions
 from lmp.codebase.cuda import in_string
 from lmp.codebase.facts import RepoFacts
 
@@ -147,3 +148,12 @@ def test_a_kernel_in_a_string_whose_first_line_is_joined_has_its_own_line() -> N
     value = "__device__ int one();\n__global__ void fill(int* x) {\n  x[0] = 1;\n}\n"
     (kernel,) = in_string("a.py", text, value, 1)
     assert (kernel.place.line, kernel.end) == (3, 5)
+
+
+def test_a_specialization_is_named_without_its_arguments() -> None:
+    # The arguments run over two lines; the name stands on line 2.
+    text = "template <class T>\nstruct Op<Kind<T,\n  4>> {\n  void run() {}\n};\nstruct std::hash<Op> { int f() { return 1; } };\n"
+    found, _ = definitions("a.h", text, cuda=False)
+    assert [(each.qualname, each.place.line) for each in found] == [
+        ("Op", 2), ("Op.run", 4), ("hash", 6), ("hash.f", 6),
+    ]  # fmt: skip

@@ -38,8 +38,7 @@ def definitions(file: str, text: str, cuda: bool) -> tuple[list[Definition], int
             if definition is not None:
                 found.append(definition)
         elif node.type in CLASSES and node.child_by_field_name("body") is not None:
-            named = node.child_by_field_name("name")
-            name = _text(named) if named is not None else ""
+            name = _class_name(node)
             if name:
                 found.append(_class(file, node, name, around))
             waiting.append((node.child_by_field_name("body"), (*around, name) if name else around))  # type: ignore[arg-type]
@@ -91,6 +90,14 @@ def _name(node: Node) -> Node | None:
             following = next((child for child in inner.named_children if "declarator" in child.type), None)
         inner = following
     return None
+
+
+def _class_name(node: Node) -> str:
+    """Without the arguments of a specialization, and without the namespaces before it."""
+    named = node.child_by_field_name("name")
+    while named is not None and named.type in ("template_type", "qualified_identifier"):
+        named = named.child_by_field_name("name")
+    return _text(named) if named is not None else ""
 
 
 def _class(file: str, node: Node, name: str, around: tuple[str, ...]) -> Definition:
