@@ -152,7 +152,8 @@ def test_a_kernel_in_a_string_whose_first_line_is_joined_has_its_own_line() -> N
 
 def test_a_specialization_is_named_without_its_arguments() -> None:
     # The arguments run over two lines; the name stands on line 2.
-    text = "template <class T>\nstruct Op<Kind<T,\n  4>> {\n  void run() {}\n};\nstruct std::hash<Op> { int f() { return 1; } };\n"
+    text = "template <class T>\nstruct Op<Kind<T,\n  4>> {\n  void run() {}\n};\n"
+    text += "struct std::hash<Op> { int f() { return 1; } };\n"
     found, _ = definitions("a.h", text, cuda=False)
     assert [(each.qualname, each.place.line) for each in found] == [
         ("Op", 2), ("Op.run", 4), ("hash", 6), ("hash.f", 6),
