@@ -245,6 +245,8 @@ class FileGraph:
     classes: dict[str, Class] = field(default_factory=dict)
     names: dict[str, list[Chain]] = field(default_factory=dict)
     """What the module assigns."""
+    filled: dict[str, list[tuple[Function, Chain]]] = field(default_factory=dict)
+    """What functions put into a collection of the module, each with the function: a registry."""
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""

@@ -15,6 +15,8 @@ MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
+MOST_UNASKED, MOST_NAMED = 12, 120
+"""Calls by a function's name that are taken for calls of it; those that are asked whether they are."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
@@ -35,6 +37,8 @@ FLUENT = frozenset(
     ]
 )
 """Methods of torch's modules that return the module."""
+TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
+"""Methods of collections that return an element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +116,7 @@ class Evaluator:
         self._busy: set[tuple[object, Chain]] = set()
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._cut = 0
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -130,6 +135,12 @@ class Evaluator:
                 for number, call in enumerate(function.calls):
                     if call.args or call.keywords:
                         self._sites.setdefault(call.name, []).append((function, number, len(call.args)))
+            for thing in (*graph.functions, *graph.every_class):
+                of: Value = FunctionValue(thing) if isinstance(thing, Function) else ClassValue(thing)
+                around = thing.outer if isinstance(thing, Function) else thing.within
+                for chain in thing.decorators:
+                    named = [part for part in chain if isinstance(part, str)]
+                    self._decorated.setdefault(named[-1], []).append((around or graph.body, chain, of))
         self._memo.clear()
 
     # -- classes -------------------------------------------------------------------------------------------------------
@@ -294,6 +305,9 @@ class Evaluator:
         if isinstance(value, Instance):
             called = self.method(value.of, "forward") or self.method(value.of, "__call__")
             return self.returned(called, depth) if called is not None else ()
+        if isinstance(value, Many):
+            # It was asked for an element: ``registry.get(name)``.
+            return (value.of,)
         if isinstance(value, External):
             if call.named:
                 return (Bag(context, call.named),)
@@ -354,6 +368,8 @@ class Evaluator:
         if isinstance(value, Bag) and value.context is not None:
             chains = next((chains for each, chains in value.named if each == name), ())
             return self._all(value.context, chains, depth)
+        if isinstance(value, Many) and name in TAKES_OUT:
+            return (value,)
         if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
             return (value,)
         return ()
@@ -490,10 +506,12 @@ class Evaluator:
             return (ClassValue(graph.classes[name]),)
         if name in graph.top:
             return (FunctionValue(graph.top[name]),)
-        if name in graph.names:
-            found = self._all(graph.body, graph.names[name], depth)
+        if name in graph.names or name in graph.filled:
+            found = self._all(graph.body, graph.names.get(name, ()), depth)
+            for function, chain in graph.filled.get(name, ()):
+                found = (*found, *self.chain(function, file, chain, depth + 1))
             if found:
-                return found
+                return tuple(dict.fromkeys(found))[:MOST]
         if name in graph.imports:
             return self.imported(graph.imports[name], file, depth)
         for star in graph.stars:
@@ -542,6 +560,7 @@ class Evaluator:
         typed = tuple(found)
         if wide:
             found = {}
+        found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
             for site, number in self._calls_of(of):
                 for chain in argument(of, name, site.calls[number]):
@@ -556,6 +575,24 @@ class Evaluator:
             return typed
         return tuple(found)
 
+    def _decorates(self, of: Function, name: str) -> Iterator[Value]:
+        """What a decorator, or the function that it returns, is given by what it stands above.
+
+        One that calls what it is given wraps it, and is no way to reach it.
+        """
+        maker = of.outer if of.nested else of
+        positions = [each for each in of.params if each not in ("self", "cls")]
+        if maker is None or positions[:1] != [name] or maker.name not in self._decorated:
+            return
+        if any(call.callee[:1] == ((name,),) for each in (of, *of.inner.values()) for call in each.calls):
+            return
+        for context, chain, thing in self._decorated[maker.name]:
+            called = isinstance(chain[-1], Applied)
+            if called == of.nested and context is not None:
+                makes = self.chain(context, context.file, chain[:-1] if called else chain, 0)
+                if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
+                    yield thing
+
     def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
@@ -566,9 +603,14 @@ class Evaluator:
             return
         for name in names:
             sites = self._sites.get(name, [])
-            # A class's name says which class is made; a function's, where many call it so, does not say which one.
-            if of.name == "__init__" or len(sites) <= 12:
-                yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+            if of.name != "__init__" and len(sites) > MOST_UNASKED:
+                # A class's name says which class is made; a function's, where many call it so, does not.
+                sites = [each for each in sites[:MOST_NAMED] if self._leads_to(each[0], each[1], of)]
+            yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+
+    def _leads_to(self, site: Function, number: int, of: Function) -> bool:
+        found = self._all(site, site.calls[number].callee, 0)
+        return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 
 def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
