@@ -316,12 +316,12 @@ class _Reader:
                 if holder is not None:
                     self.keep(holder, target.attr, inside, chains, target.lineno)
             case ast.Subscript():
-                self.fill(target.value, chains, inside)
+                self.fill(target.value, chains, inside, _key(target.slice))
 
-    def fill(self, collection: ast.expr, chains: Iterable[Chain], inside: Function) -> None:
+    def fill(self, collection: ast.expr, chains: Iterable[Chain], inside: Function, key: str = "") -> None:
         """What a registry is given under a key, or a collection by a call, is one of its elements."""
         name = _plain(collection)
-        elements = [(*chain, MANY) for chain in chains]
+        elements = [(*chain, at(key)) for chain in chains]
         if len(name) == 1:
             if self.is_global(name[0], inside):
                 self.found.filled.setdefault(name[0], []).extend((inside, each) for each in elements)
@@ -335,7 +335,7 @@ class _Reader:
         assert self.found.body is not None
         each: Function | None = inside
         while each is not None and each is not self.found.body:
-            if name in each.params or (name in each.locals and each.locals[name] is not self.found.body.locals.get(name)):
+            if {name, f"*{name}"} & each.params.keys() or (name in each.locals and each.locals[name] is not self.found.body.locals.get(name)):
                 return False
             each = each.outer
         return inside is not self.found.body
@@ -468,7 +468,8 @@ class _Reader:
             case ast.Call():
                 yield from self._called(node)
             case ast.Subscript():
-                yield from ((*chain, ITEM) for chain in self._chains(node.value))
+                key = _key(node.slice)
+                yield from ((*chain, pick(key)) for chain in self._chains(node.value))
             case ast.IfExp():
                 yield from self._chains(node.body)
                 yield from self._chains(node.orelse)
@@ -484,8 +485,8 @@ class _Reader:
                 for each in node.elts[:MOST_CHAINS]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.Dict():
-                for each in node.values[:MOST_ENTRIES]:
-                    yield from ((*chain, MANY) for chain in self._chains(each))
+                for name, each in list(zip(node.keys, node.values, strict=True))[:MOST_ENTRIES]:
+                    yield from ((*chain, at(_key(name))) for chain in self._chains(each))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 yield from ((*chain, MANY) for chain in self._chains(node.elt))
             case ast.DictComp():
@@ -543,6 +544,9 @@ class _Reader:
                     continue
             elif isinstance(each, ast.Name | ast.Attribute):
                 found.extend(self._chains(each))
+            elif isinstance(each, ast.Subscript) and _plain(each.value)[-1:] == ["Callable"]:
+                # What is called is none of the objects that it takes and returns.
+                continue
             elif isinstance(each, ast.Subscript):
                 inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
                 if _plain(each.value)[-1:] in (["type"], ["Type"]):
@@ -603,6 +607,11 @@ def _plain(node: ast.expr) -> list[str]:
         parts.append(each.attr)
         each = each.value
     return [*([each.id]), *reversed(parts)] if isinstance(each, ast.Name) else []
+
+
+def _key(node: ast.expr | None) -> str:
+    """A literal key of a dictionary; empty where it may be any."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _unsubscripted(node: ast.expr) -> ast.expr:

@@ -16,7 +16,8 @@ MOST = 24
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
 MOST_UNASKED, MOST_NAMED = 12, 120
-"""Calls by a function's name that are taken for calls of it; those that are asked whether they are."""
+"""Calls by a function's name that are taken for calls of it; those of a registry that are asked
+whether they are."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
@@ -89,10 +90,10 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A collection; with a number, a tuple that has the value in that place."""
+    """A collection; with a place, a tuple or dictionary that has the value there."""
 
     of: Value
-    number: int = -1
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class Evaluator:
                     around, classes = ".".join(parts[:-1]), self.native_classes[parts[-2]]
                     one.owner = next((each for each in classes if each.qualname == around), classes[0])
                     one.owner.methods.setdefault(one.name, one)
+        self._fillers = {one for graph in graphs.values() for each in graph.filled.values() for one, _ in each}
         for graph in graphs.values():
             for each in graph.every_class:
                 for base in self.bases(each):
@@ -272,17 +274,17 @@ class Evaluator:
         if last == CLASS:
             return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
         if isinstance(last, str) and last[0] == MANY:
-            return (Many(value, int(last[1:] or -1)),)
+            return (Many(value, last[1:]),)
         if isinstance(last, str) and last[0] == "[":
-            return self._item(value, int(last[1:-1] or -1), depth)
+            return self._item(value, last[1:-1], depth)
         if isinstance(last, Applied):
             return self._applied(context, file, value, last, depth)
         assert isinstance(last, str)
         return self.attribute(value, last, depth)
 
-    def _item(self, value: Value, number: int, depth: int) -> Values:
+    def _item(self, value: Value, place: str, depth: int) -> Values:
         if isinstance(value, Many):
-            return (value.of,) if number < 0 or value.number in (-1, number) else ()
+            return (value.of,) if not place or value.place in ("", place) else ()
         if isinstance(value, Instance):
             getter = self.method(value.of, "__getitem__") or self.method(value.of, "__iter__")
             if getter is not None:
@@ -568,6 +570,9 @@ class Evaluator:
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
                     break
+        else:
+            # What is not known here may be known where fewer names lead there.
+            self._cut += 1
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
@@ -605,7 +610,8 @@ class Evaluator:
             sites = self._sites.get(name, [])
             if of.name != "__init__" and len(sites) > MOST_UNASKED:
                 # A class's name says which class is made; a function's, where many call it so, does not.
-                sites = [each for each in sites[:MOST_NAMED] if self._leads_to(each[0], each[1], of)]
+                asked = sites[:MOST_NAMED] if of in self._fillers else ()
+                sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
             yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
 
     def _leads_to(self, site: Function, number: int, of: Function) -> bool:
@@ -650,8 +656,8 @@ def _instances(value: Value) -> Iterator[Value]:
             yield Instance(of)
         case ClassOf(of):
             yield ClassValue(of, False)
-        case Many(of, number):
-            yield from (Many(each, number) for each in _instances(of))
+        case Many(of, place):
+            yield from (Many(each, place) for each in _instances(of))
         case External():
             yield External(value.dotted + "()")
 
