@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from lmp.codebase.entries import SERVERS as MAKERS
 from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
-from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance
+from lmp.codebase.graph.records import Applied, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
@@ -36,6 +36,8 @@ GENERATES = ("generate", "benchmark", "train", "run", "ask", "chat")
 MAINS = ("main", "cli", "run")
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
+STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
+"""Files and classes that stand in for what users write."""
 SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
@@ -212,7 +214,9 @@ def _main(
 def _used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
     functions = reading.facts.graphs[file].functions
-    return any(edge.caller.file != file for each in functions for edge in reading.graph.callers.get(each, ()))
+    edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
+    # Where only the name of a method is known, another one may be meant.
+    return any(edge.caller.file != file and edge.how != "name" for edge in edges)
 
 
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
@@ -273,20 +277,18 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
 
 
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
-    """What the README shows: the classes and functions that it imports and that run a model, and what it calls of them.
+    """What the README shows: the functions that it imports, the classes that run a model, and what it calls of them.
 
     A method is one that the README calls by its class's name: ``Model.from_folder(path)``.
     """
     for module, name, called in reading.facts.told:
         file = reading.graph.evaluator.modules.file(module, "")
         for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
-            if isinstance(value, FunctionValue) and value.of in running:
+            if isinstance(value, FunctionValue) or (isinstance(value, ClassValue) and (called or _runs(value.of, running))):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            elif isinstance(value, ClassValue) and _runs(value.of, running):
-                yield place(value.of), value.of.qualname, f"from {module} import {name}"
-                for method in called:
-                    if method in value.of.methods:
-                        yield place(value.of.methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
+            for method in called if isinstance(value, ClassValue) else ():
+                if method in value.of.methods:
+                    yield place(value.of.methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
@@ -341,9 +343,13 @@ def _started(
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
         public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
-        if public and split(loop.name) & set(GENERATES) and not inside:
-            # A loop that nothing of the code base runs is there for its users.
+        others = loop.name in GENERATES and all(each.file != loop.file for each in inside)
+        if public and split(loop.name) & set(GENERATES) and (not inside or others):
+            # A loop that nothing of the code base runs, or nothing of its file, is there for users.
             found[loop] = "library"
+    for of in reading.classes:
+        if _for_others(reading, of, running):
+            found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
             found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
@@ -356,6 +362,31 @@ def _started(
         if to.owner is None and len(shared) > 1 and any(edge.how == "process" for edge in graph.edges[to]):
             found[to] = "library"
     return [(role, thing) for thing, role in found.items()]
+
+
+def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
+    """Whether a class is there for a program that is not here: one that users fill in, or one that another package runs.
+
+    Users fill in an interface that a run calls and that only stand-ins implement. Another package runs what is
+    registered with it, and what answers the calls of a service that it defines.
+    """
+    graph, evaluator = reading.graph, reading.graph.evaluator
+    if of.native or of.outer is not None or of.within is not None or of.name[0] == "_":
+        return False
+    asked = [
+        each
+        for each in of.methods.values()
+        if each.abstract and any(edge.caller in running for edge in graph.callers.get(each, ()))
+    ]
+    if len(asked) > 1 and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
+        return True
+    body = reading.facts.graphs[of.file].body
+    handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]
+    registered = [each for chain in handed for each in evaluator.chain(body, of.file, chain[:-1], 0)]
+    if any(isinstance(each, External) for each in registered):
+        return any(each in reading.runs_model or each in running for each in of.methods.values())
+    serves = any(str(chain[-1]).endswith("Servicer") for chain in of.bases)
+    return serves and any(each in running for each in of.methods.values())
 
 
 def _public(of: Class, running: set[Function]) -> Iterator[Function]:
