@@ -10,6 +10,7 @@ from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.records import Applied, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
@@ -215,8 +216,8 @@ def _used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
     functions = reading.facts.graphs[file].functions
     edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
-    # Where only the name of a method is known, another one may be meant.
-    return any(edge.caller.file != file and edge.how != "name" for edge in edges)
+    # Where only the name of a method is known, or a class above, another one may be meant.
+    return any(edge.caller.file != file and edge.how not in ("name", "inheritance") for edge in edges)
 
 
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
@@ -324,7 +325,7 @@ def _started(
             if to.file == starter.file and not _used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
-            if of is not None and to.name == "__init__" and of.name[0] != "_":
+            if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
                 runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
                 if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
@@ -339,6 +340,9 @@ def _started(
                 found[to] = "server"
             elif of is None and to in decoding:
                 found[to] = "library"
+    for each in hands_on(reading):
+        if each.name in GENERATES:
+            found[each] = "library"
     for loop in sorted(decoding, key=lambda each: each.key):
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Call, Chain, Class, Function
+from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
@@ -105,7 +105,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
     found = {
         each: launched[each.file, each.qualname] for each in reading.functions if (each.file, each.qualname) in launched
     }
-    found |= reading.samples
+    found |= reading.samples | hands_on(reading)
     for each in reading.functions:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
@@ -116,6 +116,21 @@ def _draws(reading: Reading) -> dict[Function, str]:
         for each, why in found.items()
         if not each.native and not _aside(each) and not (each.name in CALLED and each in reading.attending)
     }
+
+
+def hands_on(reading: Reading) -> dict[Function, str]:
+    """Functions that have another package generate: the class above, or an object of it, holds the loop and the draw."""
+    found: dict[Function, str] = {}
+    for function in reading.functions:
+        if function.native or "generate" not in split(function.name) or _apart(reading, function):
+            continue
+        for call in function.calls:
+            if call.name != "generate" or any(edge.call is call for edge in reading.graph.edges[function]):
+                continue
+            values = reading.graph.evaluator.values(function, call.callee)
+            if SUPER in call.callee[0] or any(isinstance(each, External) for each in values):
+                found[function] = f"hands on to {call.written}"
+    return found
 
 
 def _scores(chains: Iterable[Chain]) -> bool:
