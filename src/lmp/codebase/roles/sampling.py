@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.words import says, split
@@ -44,6 +44,7 @@ HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
+COMPUTES = "computes logits"
 LONG = 20
 """Lines of a function that does more than one thing."""
 FURTHEST = 4
@@ -53,8 +54,8 @@ FURTHEST = 4
 def sampling_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
 
-    def add(role: str, symbol: str, where: Place, why: str) -> None:
-        found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why))
+    def add(role: str, symbol: str, where: Place, why: str, rank: int = 1) -> None:
+        found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why, rank))
 
     draws = _draws(reading)
     natives = [each for each in reading.functions if each.native and _named(each)]
@@ -66,9 +67,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
         heads = _heads(reading)
         for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
-                add("sample", function.qualname, place(function), draws.get(function, "hands logits to the draw"))
-        for function, why in {**steps, **heads}.items():
-            add("logits", function.qualname, place(function), why)
+                why = draws.get(function, "hands logits to the draw")
+                add("sample", function.qualname, place(function), why, int(function not in hands_on(reading)))
+        for thing, why in {**steps, **heads}.items():
+            add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why)
         for of in reading.classes:
@@ -204,31 +206,42 @@ def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
     return _speaks(file) or bool(linked & known)
 
 
-def _heads(reading: Reading) -> dict[Function, str]:
-    """Methods that compute logits: they call the projection to the vocabulary, or multiply by its weight."""
-    found: dict[Function, str] = {}
-    heads = {
-        of: {name for name in of.attributes if _is_head(of, name)}
-        for of in reading.classes
-        if not of.native and not reading.is_beside(of.file)
-    }
+def _heads(reading: Reading) -> dict[Function | Class, str]:
+    """What computes logits: what calls the projection to the vocabulary or multiplies by its weight, the projection
+    itself where it is a class of the code base, and what cuts out the positions that it is given."""
+    found: dict[Function | Class, str] = {}
     evaluator = reading.graph.evaluator
-    for of in heads:
-        names = {name for each in evaluator.line(of) for name in heads.get(each, ())}
+    own = [of for of in reading.classes if not of.native and not reading.is_beside(of.file)]
+    heads = {of: {name for name in of.attributes if _is_head(reading, of, name)} for of in own}
+    tables = {of: {name for name in of.attributes if _is_table(of, name)} for of in own}
+    for of in own:
+        line = evaluator.line(of)
+        names = {name for each in line for name in heads.get(each, ())}
+        weights = {name for each in line for name in tables.get(each, ())}
         for method in of.methods.values():
             named = {
                 chain[:-1] for name, chains in method.locals.items() if "logits" in split(name) for chain in chains
             }
             for call in method.calls:
                 chain = call.callee[0] if call.callee else ()
-                weight = any(split(str(part)) >= HEAD for chains in call.args for each in chains for part in each[-2:])
+                given = [each for chains in call.args for each in chains]
+                weight = any(split(str(part)) >= HEAD for each in given for part in each[-2:])
+                head = sized = False
                 if chain[:1] == ("self",) and len(chain) == 2:
                     of_another = all(isinstance(each, External) for each in evaluator.values(method, [chain]))
-                    computes = chain[1] in names or split(str(chain[1])) >= HEAD or (chain in named and of_another)
+                    head = chain[1] in names or split(str(chain[1])) >= HEAD
+                    computes = head or (chain in named and of_another)
+                    if head and method.name != "__init__":
+                        found |= _around_head(reading, method, call)
                 else:
-                    computes = weight and call.name in PRODUCTS
+                    # A weight may have a name of its own: a part of it, or one of another type.
+                    kept = [*given, *(each for one in given for each in method.locals.get(str(one[0]), ()))]
+                    sized = any(each[0] == "self" and len(each) > 1 and each[1] in weights for each in kept)
+                    computes = (weight or sized) and call.name in PRODUCTS
                 if computes and method.name != "__init__":
-                    found.setdefault(method, "computes logits")
+                    found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
+                    if "head" in split(of.name):
+                        found.setdefault(of, "projects to the vocabulary")
                 elif weight:
                     for edge in reading.graph.edges[method]:
                         if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
@@ -236,17 +249,52 @@ def _heads(reading: Reading) -> dict[Function, str]:
     return found
 
 
-def _is_head(of: Class, name: str) -> bool:
-    """Whether an attribute is made with the vocabulary's size as that of its output."""
+def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
+    """The projection that a method calls, where it is of the code base, and what makes that which it is given."""
+    for edge in reading.graph.edges[method]:
+        to = edge.callee
+        if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
+            yield edge.callee, "projects to the vocabulary"
+    given = [each for chains in call.args[:1] for each in chains]
+    made = [each for one in given for each in (one, *(method.locals.get(str(one[0]), ()) if len(one) == 1 else ()))]
+    for chain in made:
+        calls = isinstance(chain[-1], Applied)
+        for value in reading.graph.evaluator.values(method, [chain[:-1]]) if calls else ():
+            to = value.of if isinstance(value, FunctionValue) else None
+            if to is not None and to.name not in CALLED and to not in reading.attending and reading.is_own(to.file):
+                yield to, "makes what the projection to the vocabulary is given"
+
+
+def _is_head(reading: Reading, of: Class, name: str) -> bool:
+    """Whether an attribute is made with the vocabulary's size as that of its output, here or where it is handed in."""
+    for function, chain in of.attributes[name]:
+        if function is None:
+            continue
+        line = of.lines.get(name, 0)
+        if any(chain[:-1] in call.callee and 0 <= call.line - line <= 30 and _projects(call) for call in function.calls):
+            return True
+        handed = reading.graph.callers.get(function, ()) if chain[0] in function.params and len(chain) == 1 else ()
+        for edge in handed:
+            for given in argument(function, chain[0], edge.call) if edge.call is not None else ():
+                made = {each[:-1] for each in edge.caller.locals.get(str(given[0]), ()) if len(given) == 1}
+                if any(made.intersection(call.callee) and _projects(call) for call in edge.caller.calls):
+                    return True
+    return False
+
+
+def _projects(call: Call) -> bool:
+    return any(_vocabulary(chains) for chains in call.args[1:]) or any(
+        _vocabulary(chains) for key, chains in call.keywords if split(key) & WIDTHS
+    )
+
+
+def _is_table(of: Class, name: str) -> bool:
+    """Whether an attribute is a tensor, or holds one, that has a row for each token of the vocabulary."""
     line = of.lines.get(name, 0)
+    functions = {function for function, _ in of.attributes[name] if function is not None}
     return any(
-        0 <= call.line - line <= 30
-        and any(chain[:-1] == call_chain for _, chain in of.attributes[name] for call_chain in call.callee)
-        and (
-            any(_vocabulary(chains) for chains in call.args[1:])
-            or any(_vocabulary(chains) for key, chains in call.keywords if split(key) & WIDTHS)
-        )
-        for function in {function for function, _ in of.attributes[name] if function is not None}
+        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args[:2])
+        for function in functions
         for call in function.calls
     )
 
