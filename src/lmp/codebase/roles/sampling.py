@@ -10,6 +10,7 @@ from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Funct
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
 PARAMETERS = frozenset(
@@ -47,6 +48,10 @@ WIDTHS = frozenset(["out", "output", "features"])
 COMPUTES = "computes logits"
 LONG = 20
 """Lines of a function that does more than one thing."""
+ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
+"""Words of a token that ends a text, and of what else a stop is."""
+TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
+"""Words of tokens that were drawn."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -71,6 +76,8 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 add("sample", function.qualname, place(function), why, int(function not in hands_on(reading)))
         for thing, why in {**steps, **heads}.items():
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
+        for function in _stops(reading, spine):
+            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
         for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why)
         for of in reading.classes:
@@ -163,7 +170,7 @@ def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
             caller = edge.caller
             if caller in found or depth == FURTHEST or not reading.is_own(caller.file) or not caller.qualname:
                 continue
-            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling"):
+            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling") or caller in reading.trains:
                 continue
             gets = caller in reading.runs_model and function in draws
             passes = caller.name != "main" and _passes(edge.call)
@@ -187,6 +194,18 @@ def _steps(reading: Reading, roots: set[Function]) -> dict[Function, str]:
                 found[to] = "takes logits"
                 waiting.append(to)
     return found
+
+
+def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
+    """What compares drawn tokens with those that end a text, called where tokens are drawn or a loop decodes."""
+    near = spine | set(decode_loops(reading))
+    for function in reading.functions:
+        if function.native or function in spine or _apart(reading, function) or "tokenizer" in split(function.qualname):
+            continue
+        given = {word for name in function.params for word in split(name)}
+        ends = any(split(name) & ENDS and not split(name) & TEXTS for name in {*function.params, *function.reads})
+        if ends and given & TOKENS and any(edge.caller in near for edge in reading.graph.callers.get(function, ())):
+            yield function
 
 
 def _aside(function: Function) -> bool:
@@ -326,7 +345,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
-    made = set(records)
+    made, loops = set(records), set(decode_loops(reading))
     evaluator = reading.graph.evaluator
     for function in reading.functions:
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
@@ -341,6 +360,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             for each in evaluator.values(function, call.callee)
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
+        if function in reading.samples and function in loops and not records:
+            for name in function.params:
+                if name in PARAMETERS:
+                    where = Place(function.file, function.lines.get(name, function.line))
+                    yield "parameters", f"{function.qualname}.{name}", where, "used by the draw in its loop"
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             for name, chains in call.keywords:
@@ -364,22 +388,25 @@ def _apart(reading: Reading, function: Function) -> bool:
 
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
-    running = reading.running
+    running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
         calls = [call for call in function.calls if call.name in operators.SEEDS]
-        if not calls or function.native or _apart(reading, function):
+        if not calls or split(function.name) & {"state", "restore", "resume"} or function.native or _apart(reading, function):
             continue
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
-        connected = running & (around | set(of.methods.values() if of is not None else ()))
+        # What an object seeds for itself counts where it draws.
+        connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
         if running and not connected and not says(function.name, "seed"):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
-        kept = {name: line for name, line in of.lines.items() if "seed" in split(name)} if of is not None else {}
+        handed = {str(chain[-1]) for call in calls for chains in call.args for chain in chains}
+        lines = of.lines.items() if of is not None else ()
+        kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
         if kept and function.name == "__init__" and of is not None:
-            # Of a constructor the seed that the object keeps.
+            # Of a constructor the seed that the object keeps and sets.
             for name, line in kept.items():
                 yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
         elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):
