@@ -32,7 +32,7 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
-GENERATES = ("generate", "benchmark", "train", "run", "ask", "chat")
+GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 """What the method is called by which a program has text made, or a model trained."""
 MAINS = ("main", "cli", "run")
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
@@ -247,9 +247,11 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     if not tops:
         return []
     least = tops[0].count("/")
+    reaching = reading.reaching(decode_loops(reading))
     for file in tops:
-        if file.count("/") > least:
+        if file.count("/") > least + (not found):
             break
+        inner = file.count("/") > least
         graph = reading.facts.graphs[file]
         for name in graph.imports:
             if name.startswith("_"):
@@ -266,15 +268,31 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 ):
                     # Of a library's many functions, those for a part of a run of a model.
                     continue
-                if isinstance(value, ClassValue | FunctionValue) and (runs or value.of in running):
+                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching)):
+                    # Of packages inside, what generates and what loads a model.
+                    continue
+                if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
         for star in graph.stars:
             there = reading.graph.evaluator.modules.file(star, file)
-            inner = reading.facts.graphs.get(there or "")
-            for of in inner.classes.values() if inner is not None else ():
+            starred = reading.facts.graphs.get(there or "")
+            for of in starred.classes.values() if starred is not None and not inner else ():
                 if _runs(of, running) and not of.name.startswith("_"):
                     found.append((place(of), of.name, f"from {file.split('/')[-2]} import {of.name}"))
     return found
+
+
+def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
+    """Whether a class generates, or has a class method that gives a model."""
+    methods = [each for name, each in of.methods.items() if name[0] != "_"]
+    if any(each.name in GENERATES and each in reaching for each in methods):
+        return True
+    makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
+    given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
+    return any(
+        isinstance(value, Instance) and value.of is not of and any(name in value.of.methods for name in CALLED)
+        for value in given
+    )
 
 
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
@@ -429,6 +447,12 @@ def _runners(reading: Reading, running: set[Function]) -> list[Class]:
         outside = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
         loops = any(each.loops or each.endless for each in public)
         named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner")
-        if named and (loops or all(outside) or sum(outside) > 1):
+        chosen = any(
+            each.name in base.methods and base.methods[each.name].abstract
+            for base in reading.graph.evaluator.line(of)[1:]
+            for each in public
+        )
+        # Of variants of one interface the code base itself chooses one.
+        if named and not (chosen and not makers) and (loops or all(outside) or sum(outside) > 1):
             found.append(of)
     return found

@@ -41,7 +41,7 @@ DECIDES = re.compile(
     r"(?i)admi|adder|polic|priorit|order|chunk|preempt|retract|pause|budget|dispatch|route|balanc|schedul|batch"
 )
 """What is decided about requests: which, when, how many, in which order, and where."""
-LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch|seqs|requests)")
+LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch(?!es)|seqs|requests)")
 """An assertion that bounds the batch."""
 WAITS = frozenset(["waiting", "backlog"])
 """Words of an attribute that holds what waits for a turn."""
@@ -58,6 +58,8 @@ LOADER = re.compile(r"(?:Data[lL]oader|Batcher|Sampler)$")
 """Classes of libraries of data that make batches of samples, or put them in order."""
 JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset(["full", "pad", "full_like"])
 """Functions of array libraries that join sequences, and that make them as long as one another."""
+CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
+"""Functions of libraries that cut a sequence into pieces."""
 SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
 """Names of what gives samples."""
 PUTS = frozenset(
@@ -123,7 +125,9 @@ def _static(reading: Reading) -> Iterator[Row]:
     yield from _data(reading)
     if not loops:
         return
-    around = {edge.caller for each in loops for edge in reading.graph.callers.get(each, ()) if each.owner is not None}
+    callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
+    around = {each for each in callers if reading.is_own(each.file)}
+    yield from _orders(reading, {*loops, *around})
     for each in dict.fromkeys((*loops, *around)):
         # A function that handles several sequences at once, by the names that it reads.
         batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
@@ -137,6 +141,17 @@ def _static(reading: Reading) -> Iterator[Row]:
         numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
         if numbers and len(of.fields) <= MOST_FIELDS:
             yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
+
+
+def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
+    """Classes that are there for one order of the work: all they do is such a loop; with the interface of several."""
+    for of in dict.fromkeys(each.owner for each in sorted(loops, key=lambda each: each.key) if each.owner is not None):
+        does = {each for name, each in of.methods.items() if not name.startswith("__")}
+        if does <= loops and not of.native:
+            yield Row("scheduler", "batch", of.qualname, place(of), "is one order of the work")
+            for base in reading.graph.evaluator.line(of)[1:]:
+                if any(each.name in base.methods and base.methods[each.name].abstract for each in does):
+                    yield Row("scheduler", "batch", base.qualname, place(base), "what orders of the work have in common")
 
 
 def _chunks(reading: Reading) -> Iterator[Row]:
@@ -164,14 +179,14 @@ def _chunks(reading: Reading) -> Iterator[Row]:
 def _data(reading: Reading) -> Iterator[Row]:
     """How samples are put in order and into batches: what makes a loader of another package or its sampler, what joins
     samples to a batch, and what gives the samples of other sets in another order or in other pieces."""
-    handed = {
+    handed: set[Function | Class] = {
         value.of
         for function in reading.functions
         for call in function.calls
         for name, chains in call.keywords
         if name == "collate_fn"
         for value in reading.graph.evaluator.values(function, chains)
-        if isinstance(value, FunctionValue)
+        if isinstance(value, FunctionValue | Instance)
     }
     for function in reading.functions:
         if function.native or function.nested or function.name in CALLED or reading.is_beside(function.file):
@@ -180,15 +195,30 @@ def _data(reading: Reading) -> Iterator[Row]:
         loads = any(LOADER.search(call.name) and not _own_call(reading, function, call) for call in function.calls)
         passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
         pads = "pad_sequence" in called or ("max" in called and bool(called & JOINS and called & FILLS))
-        if function in handed or "collate" in split(function.name) or pads:
+        sizes = [name for name in function.params if "size" in split(name) and split(name) & {"chunk", "batch"}]
+        cuts = bool(called & CUTS) and function.loops and any(name in function.reads for name in sizes)
+        if cuts and function.owner is None:
+            yield Row("scheduler", "chunking", function.qualname, place(function), f"cuts into pieces of {sizes[0]}")
+        elif function in handed or "collate" in split(function.name) or pads:
             yield Row("scheduler", "batch", function.qualname, place(function), "joins samples to a batch")
         elif loads or passes:
             yield Row("scheduler", "batch", function.qualname, place(function), "makes the loader of batches")
     for of in reading.classes:
+        if of.native or reading.is_beside(of.file):
+            continue
+        queues = [name for name in of.attributes if _is_made_queue(of, name)]
+        if len(queues) > 1 and any("batch" in name for name in (*queues, of.name.lower())):
+            yield Row("scheduler", "queue", of.qualname, place(of), f"keeps {', '.join(queues[:2])}")
+            for method in of.methods.values():
+                if method.reads & set(queues) and {call.name for call in method.calls} & (PUTS | TAKES):
+                    yield Row("scheduler", "queue", method.qualname, place(method), f"of {of.name}")
+        built_on = any(LOADER.search(str(chain[-1])) for chain in of.bases)
+        if built_on or of in handed or split(of.name) & {"collator", "collate"}:
+            yield Row("scheduler", "batch", of.qualname, place(of), "orders samples, or joins them to a batch")
         maker = of.methods.get("__init__")
         given = any(SET_OF_SAMPLES.search(name) for name in (maker.params if maker is not None else ()))
         gives = of.methods.keys() & {"__iter__", "__next__", "__getitem__"}
-        if of.native or reading.is_beside(of.file) or not gives or not given:
+        if not gives or not given:
             continue
         yield Row("scheduler", "queue", of.qualname, place(of), "gives the samples of another set")
         for method in of.methods.values():
@@ -212,7 +242,7 @@ def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, s
             waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
             if waits and not says(function.file, "not_scheduler"):
                 yield "queue", name, function.line, "takes jobs from a queue"
-    if function.owner is not None and re.search("accumulat|batch_size", function.name):
+    if function.owner is not None and re.search("accumulation|batch_size", function.name):
         yield "batch", name, function.line, "says how large a batch is"
     elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed|_to)", function.name):
         yield "batch", name, function.line, "makes batches"
