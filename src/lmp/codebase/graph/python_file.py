@@ -335,7 +335,9 @@ class _Reader:
         assert self.found.body is not None
         each: Function | None = inside
         while each is not None and each is not self.found.body:
-            if {name, f"*{name}"} & each.params.keys() or (name in each.locals and each.locals[name] is not self.found.body.locals.get(name)):
+            if {name, f"*{name}"} & each.params.keys() or (
+                name in each.locals and each.locals[name] is not self.found.body.locals.get(name)
+            ):
                 return False
             each = each.outer
         return inside is not self.found.body

@@ -303,7 +303,9 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     for module, name, called in reading.facts.told:
         file = reading.graph.evaluator.modules.file(module, "")
         for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
-            if isinstance(value, FunctionValue) or (isinstance(value, ClassValue) and (called or _runs(value.of, running))):
+            if isinstance(value, FunctionValue) or (
+                isinstance(value, ClassValue) and (called or _runs(value.of, running))
+            ):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
             for method in called if isinstance(value, ClassValue) else ():
                 if method in value.of.methods:
@@ -451,8 +453,9 @@ def _runners(reading: Reading, running: set[Function]) -> list[Class]:
             each.name in base.methods and base.methods[each.name].abstract
             for base in reading.graph.evaluator.line(of)[1:]
             for each in public
+            if len(reading.graph.evaluator.subclasses[base]) > 1
         )
         # Of variants of one interface the code base itself chooses one.
-        if named and not (chosen and not makers) and (loops or all(outside) or sum(outside) > 1):
+        if named and not chosen and (loops or all(outside) or sum(outside) > 1):
             found.append(of)
     return found

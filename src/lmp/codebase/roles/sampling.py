@@ -290,7 +290,9 @@ def _is_head(reading: Reading, of: Class, name: str) -> bool:
         if function is None:
             continue
         line = of.lines.get(name, 0)
-        if any(chain[:-1] in call.callee and 0 <= call.line - line <= 30 and _projects(call) for call in function.calls):
+        if any(
+            chain[:-1] in call.callee and 0 <= call.line - line <= 30 and _projects(call) for call in function.calls
+        ):
             return True
         handed = reading.graph.callers.get(function, ()) if chain[0] in function.params and len(chain) == 1 else ()
         for edge in handed:
@@ -345,6 +347,18 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
+    for of in reading.classes:
+        kin = set(reading.graph.evaluator.line(of)[1:])
+        above = {
+            base
+            for each in records
+            for base in reading.graph.evaluator.line(each)[1:]
+            if base.fields or base.attributes
+        }
+        if of not in records and reading.is_own(of.file) and (of in above or kin & above) and not of.native:
+            yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
+        elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
+            yield "parameters", of.qualname, place(of), "names the ways to draw"
     made, loops = set(records), set(decode_loops(reading))
     evaluator = reading.graph.evaluator
     for function in reading.functions:
@@ -391,7 +405,12 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
         calls = [call for call in function.calls if call.name in operators.SEEDS]
-        if not calls or split(function.name) & {"state", "restore", "resume"} or function.native or _apart(reading, function):
+        if (
+            not calls
+            or split(function.name) & {"state", "restore", "resume"}
+            or function.native
+            or _apart(reading, function)
+        ):
             continue
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Applied, Call, Class, Function
-from lmp.codebase.graph.values import FunctionValue, Instance
+from lmp.codebase.graph.values import External, FunctionValue, Instance
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -97,6 +97,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
+    for function, why in _hands_in(reading, classes):
+        add(_role(function.name, "queue"), function.qualname, place(function), why)
     for function in reading.functions:
         if (
             function.owner is None
@@ -108,6 +110,21 @@ def scheduler_rows(reading: Reading) -> list[Row]:
         ):
             add(_role(function.name, "batch"), function.qualname, place(function), "by what it handles", 1)
     return list(found.values())
+
+
+def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions that put something into the queue of another file."""
+    for of in classes:
+        queues = {name for name in _queues(of) if _is_made_queue(of, name)}
+        for method in of.methods.values():
+            puts = any(
+                call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
+                for call in method.calls
+            )
+            for edge in reading.graph.callers.get(method, ()) if puts else ():
+                to = edge.caller
+                if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
+                    yield to, f"puts into {of.name}"
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -127,7 +144,7 @@ def _static(reading: Reading) -> Iterator[Row]:
         return
     callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
     around = {each for each in callers if reading.is_own(each.file)}
-    yield from _orders(reading, {*loops, *around})
+    yield from _orders(reading, trains & {*loops, *around})
     for each in dict.fromkeys((*loops, *around)):
         # A function that handles several sequences at once, by the names that it reads.
         batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
@@ -151,7 +168,9 @@ def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
             yield Row("scheduler", "batch", of.qualname, place(of), "is one order of the work")
             for base in reading.graph.evaluator.line(of)[1:]:
                 if any(each.name in base.methods and base.methods[each.name].abstract for each in does):
-                    yield Row("scheduler", "batch", base.qualname, place(base), "what orders of the work have in common")
+                    yield Row(
+                        "scheduler", "batch", base.qualname, place(base), "what orders of the work have in common"
+                    )
 
 
 def _chunks(reading: Reading) -> Iterator[Row]:
@@ -162,7 +181,11 @@ def _chunks(reading: Reading) -> Iterator[Row]:
             step = [chain for chains in call.args[2:] for chain in chains] if call.name == "range" else []
             if not any("chunk" in split(str(chain[-1])) for chain in step):
                 continue
-            runs = [edge for edge in reading.graph.edges[function] if edge.line > call.line and edge.callee in reading.attending]
+            runs = [
+                edge
+                for edge in reading.graph.edges[function]
+                if edge.line > call.line and edge.callee in reading.attending
+            ]
             inside = [each for each in function.calls if each.loop > call.loop and each.name in CALLED]
             if runs or inside:
                 # Of a loop that decodes, only the cutting is meant.
@@ -212,7 +235,9 @@ def _data(reading: Reading) -> Iterator[Row]:
             for method in of.methods.values():
                 if method.reads & set(queues) and {call.name for call in method.calls} & (PUTS | TAKES):
                     yield Row("scheduler", "queue", method.qualname, place(method), f"of {of.name}")
-        built_on = any(LOADER.search(str(chain[-1])) for chain in of.bases)
+        body = reading.facts.graphs[of.file].body
+        above = (each for chain in of.bases for each in reading.graph.evaluator.chain(body, of.file, chain, 0))
+        built_on = any(isinstance(each, External) and LOADER.search(each.dotted) for each in above)
         if built_on or of in handed or split(of.name) & {"collator", "collate"}:
             yield Row("scheduler", "batch", of.qualname, place(of), "orders samples, or joins them to a batch")
         maker = of.methods.get("__init__")
@@ -369,7 +394,13 @@ def _classes(reading: Reading) -> dict[Class, str]:
             apart = "cache" in split(other.name) or any(
                 says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling")
             )
-            if fits and (given or split(other.name) & ITEMS) and DECIDES.search(other.name) and not apart and not other.native:
+            if (
+                fits
+                and (given or split(other.name) & ITEMS)
+                and DECIDES.search(other.name)
+                and not apart
+                and not other.native
+            ):
                 serving[other] = f"is asked by {of.name}"
     return serving
 
