@@ -137,12 +137,14 @@ class Evaluator:
                 for number, call in enumerate(function.calls):
                     if call.args or call.keywords:
                         self._sites.setdefault(call.name, []).append((function, number, len(call.args)))
-            for thing in (*graph.functions, *graph.every_class):
-                of: Value = FunctionValue(thing) if isinstance(thing, Function) else ClassValue(thing)
-                around = thing.outer if isinstance(thing, Function) else thing.within
+            decorated: list[tuple[Function | Class, Function | None, Value]] = [
+                *((each, each.outer, FunctionValue(each)) for each in graph.functions),
+                *((each, each.within, ClassValue(each)) for each in graph.every_class),
+            ]
+            for thing, scope, of in decorated:
                 for chain in thing.decorators:
                     named = [part for part in chain if isinstance(part, str)]
-                    self._decorated.setdefault(named[-1], []).append((around or graph.body, chain, of))
+                    self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
         self._memo.clear()
 
     # -- classes -------------------------------------------------------------------------------------------------------

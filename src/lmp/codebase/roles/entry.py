@@ -10,8 +10,8 @@ from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.records import Applied, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
-from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
+from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
 
@@ -307,9 +307,10 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 isinstance(value, ClassValue) and (called or _runs(value.of, running))
             ):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            for method in called if isinstance(value, ClassValue) else ():
-                if method in value.of.methods:
-                    yield place(value.of.methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
+            methods = value.of.methods if isinstance(value, ClassValue) else {}
+            for method in called:
+                if method in methods:
+                    yield place(methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
@@ -389,7 +390,7 @@ def _started(
 
 
 def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
-    """Whether a class is there for a program that is not here: one that users fill in, or one that another package runs.
+    """Whether a class is there for a program that is not here: users fill it in, or another package runs it.
 
     Users fill in an interface that a run calls and that only stand-ins implement. Another package runs what is
     registered with it, and what answers the calls of a service that it defines.

@@ -69,12 +69,12 @@ def sampling_rows(reading: Reading) -> list[Row]:
         spine = _spine(reading, draws)
         records = _records(reading)
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
-        heads = _heads(reading)
+        heads, handed = _heads(reading), hands_on(reading)
         for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                add("sample", function.qualname, place(function), why, int(function not in hands_on(reading)))
-        for thing, why in {**steps, **heads}.items():
+                add("sample", function.qualname, place(function), why, int(function not in handed))
+        for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
             add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
@@ -128,7 +128,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
 
 
 def hands_on(reading: Reading) -> dict[Function, str]:
-    """Functions that have another package generate: the class above, or an object of it, holds the loop and the draw."""
+    """Functions that have another package generate: a class or object of it holds the loop and the draw."""
     found: dict[Function, str] = {}
     for function in reading.functions:
         if function.native or "generate" not in split(function.name) or _apart(reading, function):
@@ -273,15 +273,16 @@ def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tup
     for edge in reading.graph.edges[method]:
         to = edge.callee
         if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
-            yield edge.callee, "projects to the vocabulary"
+            yield to, "projects to the vocabulary"
     given = [each for chains in call.args[:1] for each in chains]
     made = [each for one in given for each in (one, *(method.locals.get(str(one[0]), ()) if len(one) == 1 else ()))]
     for chain in made:
         calls = isinstance(chain[-1], Applied)
         for value in reading.graph.evaluator.values(method, [chain[:-1]]) if calls else ():
-            to = value.of if isinstance(value, FunctionValue) else None
-            if to is not None and to.name not in CALLED and to not in reading.attending and reading.is_own(to.file):
-                yield to, "makes what the projection to the vocabulary is given"
+            maker = value.of if isinstance(value, FunctionValue) else method
+            plain = maker is not method and maker.name not in CALLED and maker not in reading.attending
+            if plain and reading.is_own(maker.file):
+                yield maker, "makes what the projection to the vocabulary is given"
 
 
 def _is_head(reading: Reading, of: Class, name: str) -> bool:
@@ -347,15 +348,12 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
+    line = reading.graph.evaluator.line
+    above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
     for of in reading.classes:
-        kin = set(reading.graph.evaluator.line(of)[1:])
-        above = {
-            base
-            for each in records
-            for base in reading.graph.evaluator.line(each)[1:]
-            if base.fields or base.attributes
-        }
-        if of not in records and reading.is_own(of.file) and (of in above or kin & above) and not of.native:
+        if of.native or of in records:
+            continue
+        if above & set(line(of)):
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
             yield "parameters", of.qualname, place(of), "names the ways to draw"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Applied, Call, Class, Function
@@ -258,7 +258,6 @@ def _own_call(reading: Reading, function: Function, call: Call) -> bool:
 def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
     """How a function cuts work into parts: the step of a range, a batch that it makes, a limit, a queue of jobs."""
     name = function.qualname
-    edges = reading.graph.edges[function]
     for call in function.calls:
         step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
         if call.name == "range" and "batch" in step:
