@@ -401,7 +401,12 @@ def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
     asked = [
         each
         for each in of.methods.values()
-        if each.abstract and any(edge.caller in running for edge in graph.callers.get(each, ()))
+        if each.abstract
+        and any(
+            edge.caller in running
+            for one in (each, *evaluator.overrides(of, each.name))
+            for edge in graph.callers.get(one, ())
+        )
     ]
     if len(asked) > 1 and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
         return True

@@ -252,7 +252,8 @@ def _data(reading: Reading) -> Iterator[Row]:
 
 
 def _own_call(reading: Reading, function: Function, call: Call) -> bool:
-    return any(edge.call is call for edge in reading.graph.edges[function])
+    """Whether a call leads to the code base, not only what it is handed."""
+    return any(edge.call is call and edge.how != "callback" for edge in reading.graph.edges[function])
 
 
 def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
