@@ -98,6 +98,81 @@ def test_what_is_sent_here_is_read_there(tmp_path: Path) -> None:
     assert ("Front.ask", "Back.loop") in edges(tmp_path, front=front, back=back)
 
 
+REGISTRY = """
+TABLE, KINDS, PAIRS = {}, {}, {}
+
+
+def register(name, one):
+    TABLE[name] = one
+
+
+def kind(name):
+    def keep(one):
+        KINDS[name] = one
+        return one
+
+    return keep
+
+
+def pair(name, store, compute):
+    PAIRS[name] = {"store": store, "compute": compute}
+
+
+def get(name):
+    return PAIRS[name]
+
+
+def timed(one):
+    def around():
+        return one()
+
+    return around
+
+
+@kind("a")
+class Kept:
+    def run(self):
+        pass
+
+
+@timed
+def measured():
+    pass
+
+
+def put():
+    pass
+
+
+def work():
+    pass
+
+
+register("helper", put)
+pair("plain", put, work)
+
+
+def from_table(name):
+    TABLE[name]()
+
+
+def from_kinds(name):
+    KINDS.get(name)().run()
+
+
+def by_key(name):
+    get(name)["compute"]()
+"""
+
+
+def test_a_registry_is_filled_by_calls_and_decorators(tmp_path: Path) -> None:
+    """Each of the last three functions takes one thing out of what the calls and the decorator above put in."""
+    found = edges(tmp_path, m=REGISTRY)
+    assert {("from_table", "put"), ("from_kinds", "Kept.run"), ("by_key", "work")} <= found
+    # A key of a dictionary is kept apart from the others; what a decorator calls is no registry.
+    assert not {("by_key", "put"), ("from_table", "work"), ("timed.around", "measured")} & found
+
+
 def test_a_list_is_no_class_of_the_code_base(tmp_path: Path) -> None:
     text = "class Notes:\n    def append(self, x):\n        return x\n\ndef caller(items):\n    items.append(1)\n"
     assert ("caller", "Notes.append") not in edges(tmp_path, m=text)

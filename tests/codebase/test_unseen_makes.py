@@ -242,3 +242,260 @@ def test_an_import_in_a_function_hides_the_module_s_name(tmp_path: Path) -> None
     made = next(each for each in reading.functions if each.file == "pack/lazy.py")
     assert [edge.callee.qualname for edge in reading.graph.edges[made]] == ["Thing.__init__"]
     assert rows
+
+
+LIBRARY_INIT = "from far.wrap import Distant\n"
+WRAP = """import torch
+import torch.nn.functional as F
+from elsewhere import Mixin, register_model
+
+
+class Distant(Mixin):
+    def generate(self, ids, **options):
+        return super().generate(ids, **options)
+
+
+class Head(torch.nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(config.vocab_size, config.width))
+
+    def forward(self, x):
+        table = self.weight.float()
+        return F.linear(x, table)
+
+
+def ended(tokens, stop_ids):
+    reached = torch.isin(tokens, stop_ids)
+    tokens = tokens.clone()
+    tokens[reached] = 0
+    return tokens
+
+
+def generate(model, ids, stop_ids, temperature=1.0):
+    while len(ids) < 9:
+        logits = model(ids)
+        ids = torch.multinomial(torch.softmax(logits / temperature, -1), 1)
+        ids = ended(ids, stop_ids)
+    return ids
+
+
+@register_model("far")
+class Adapter:
+    def score(self, ids):
+        logits = self.model(ids)
+        return torch.log_softmax(logits, -1)
+"""
+
+
+def test_what_another_package_generates_or_runs(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"far/__init__.py": LIBRARY_INIT, "far/wrap.py": WRAP})
+    # The loop of one is in the class above, which is of another package; the other is registered with one.
+    assert {
+        ("far/wrap.py", line(WRAP, "def generate(self")),
+        ("far/wrap.py", line(WRAP, "def generate(model")),
+        ("far/wrap.py", line(WRAP, "class Adapter")),
+    } <= placed(rows, "entry_points")
+    # The head multiplies by a table with a row for each token; what stops a text is part of the draw's loop.
+    assert {
+        ("far/wrap.py", line(WRAP, "def generate(self")),
+        ("far/wrap.py", line(WRAP, "def forward")),
+        ("far/wrap.py", line(WRAP, "class Head")),
+        ("far/wrap.py", line(WRAP, "def ended")),
+        ("far/wrap.py", line(WRAP, "temperature=1.0")),
+    } <= placed(rows, "sampling")
+
+
+DATA = """import collections
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Packed(Dataset):
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.kept = []
+        self.fill_rows()
+
+    def fill_rows(self):
+        row = []
+        for sample in self.dataset:
+            row += sample
+            if len(row) > 9:
+                self.kept.append(row)
+                row = []
+
+    def __getitem__(self, at):
+        return self.kept[at]
+
+
+class Transform:
+    def __init__(self, dataset_name):
+        self.name = dataset_name
+
+    def __getitem__(self, at):
+        return at
+
+
+def longest(samples):
+    width = max(len(each) for each in samples)
+    padded = []
+    for each in samples:
+        missing = torch.full((width - len(each),), 0)
+        padded.append(torch.cat([each, missing]))
+    return torch.stack(padded)
+
+
+def pieces(rows, max_batch_size):
+    for piece in torch.split(rows, max_batch_size):
+        if len(piece):
+            yield piece
+    return None
+
+
+def loader(rows):
+    data = Packed(rows)
+    return DataLoader(
+        data,
+        batch_size=4,
+        collate_fn=longest,
+    )
+
+
+class Order:
+    def steps(self, model, micro_batches):
+        for one in micro_batches:
+            loss = model(one)
+            loss.backward()
+        return loss
+
+
+class Pending:
+    def __init__(self):
+        self.batches_to_send = collections.deque()
+        self.batches_to_recv = collections.deque()
+
+    def keep(self, one):
+        if one is None:
+            return
+        self.batches_to_send.append(one)
+        self.batches_to_recv.append(one)
+        print(one)
+"""
+
+
+def test_order_of_samples_and_of_their_batches(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"learn/__init__.py": "", "learn/data.py": DATA})
+    # What packs another set, joins samples, cuts to a size, makes the loader, steps micro batches or keeps them; a
+    # set that only has a name is none.
+    assert placed(rows, "scheduler") == {
+        ("learn/data.py", line(DATA, part))
+        for part in (
+            "class Packed",
+            "def fill_rows",
+            "def longest",
+            "def pieces",
+            "def loader",
+            "class Order",
+            "def steps",
+            "class Pending",
+            "def keep",
+        )
+    }
+
+
+POOL = """import queue
+import threading
+
+
+class Task:
+    def __init__(self, priority, args):
+        self.priority, self.args = priority, args
+
+
+class Pool(threading.Thread):
+    def __init__(self, work):
+        self.work = work
+        self.submitted_tasks = queue.Queue()
+        self.ordered_tasks = queue.PriorityQueue()
+
+    def run(self):
+        while True:
+            task = self.submitted_tasks.get()
+            if task is None:
+                break
+            self.ordered_tasks.put(task)
+
+    def submit_task(self, *args, priority=0):
+        task = Task(priority, args)
+        if len(args) > 4:
+            raise ValueError("too large")
+        self.submitted_tasks.put(task)
+        return task
+"""
+FRONT = """from pool.pool import Pool
+
+
+def answer(pool: Pool, request):
+    size = len(request)
+    if size == 0:
+        return None
+    if size > 9:
+        raise ValueError(size)
+    return pool.submit_task(request, priority=size)
+"""
+
+
+def test_queues_of_a_run_in_another_package(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"pool/__init__.py": "", "pool/pool.py": POOL, "pool/front.py": FRONT})
+    # An endless loop takes from one queue and puts into another; what waits, what puts in, and who asks for that.
+    assert placed(rows, "scheduler") == {
+        ("pool/pool.py", line(POOL, "class Task")),
+        ("pool/pool.py", line(POOL, "class Pool")),
+        ("pool/pool.py", line(POOL, "def run")),
+        ("pool/pool.py", line(POOL, "def submit_task")),
+        ("pool/front.py", line(FRONT, "def answer")),
+    }
+
+
+ENGINE = """import abc
+
+
+class Engine(abc.ABC):
+    @abc.abstractmethod
+    def prefill(self, tokens):
+        ...
+
+    @abc.abstractmethod
+    def generate(self, state):
+        ...
+"""
+MOCK = """from serve.engine import Engine
+
+
+class MockEngine(Engine):
+    def prefill(self, tokens):
+        return tokens
+
+    def generate(self, state):
+        return state + 1
+"""
+DRIVE = """import torch
+
+from serve.engine import Engine
+
+
+def drive(engine: Engine, tokens):
+    state = engine.prefill(tokens)
+    while True:
+        state = engine.generate(state)
+        logits = torch.rand(4)
+        print(torch.argmax(logits))
+"""
+
+
+def test_an_interface_that_only_a_stand_in_fills_is_for_users(tmp_path: Path) -> None:
+    files = {"serve/__init__.py": "", "serve/engine.py": ENGINE, "serve/mock_engine.py": MOCK, "serve/drive.py": DRIVE}
+    rows = read(tmp_path, files)
+    assert ("serve/engine.py", line(ENGINE, "class Engine")) in placed(rows, "entry_points")
+    assert not any(row.place.file == "serve/mock_engine.py" for row in rows if row.section == "entry_points")

@@ -68,6 +68,7 @@ COLLECTIONS = frozenset(
         "frozenset",
     ]
 )
+PUTS = frozenset(["append", "appendleft", "add", "put", "insert", "extend"])
 LONGEST_CHAIN = 12
 MOST_CHAINS, MOST_ENTRIES = 8, 64
 """Values of one expression that are kept, and of a dictionary: a registry has many."""
@@ -315,13 +316,31 @@ class _Reader:
                 if holder is not None:
                     self.keep(holder, target.attr, inside, chains, target.lineno)
             case ast.Subscript():
-                # What a registry is given under a key is one of its elements.
-                name = _plain(target.value)
-                elements = [(*chain, MANY) for chain in chains]
-                if name and len(name) == 1:
-                    inside.locals.setdefault(name[0], []).extend(elements)
-                elif name and name[0] == "self" and len(name) == 2 and (holder := _holder(inside)) is not None:
-                    self.keep(holder, name[1], inside, elements, target.lineno)
+                self.fill(target.value, chains, inside, _key(target.slice))
+
+    def fill(self, collection: ast.expr, chains: Iterable[Chain], inside: Function, key: str = "") -> None:
+        """What a registry is given under a key, or a collection by a call, is one of its elements."""
+        name = _plain(collection)
+        elements = [(*chain, at(key)) for chain in chains]
+        if len(name) == 1:
+            if self.is_global(name[0], inside):
+                self.found.filled.setdefault(name[0], []).extend((inside, each) for each in elements)
+            else:
+                inside.locals.setdefault(name[0], []).extend(elements)
+        elif len(name) == 2 and name[0] in ("self", "cls") and (holder := _holder(inside)) is not None:
+            self.keep(holder, name[1], inside, elements, collection.lineno)
+
+    def is_global(self, name: str, inside: Function) -> bool:
+        """Whether a name in a function is the module's."""
+        assert self.found.body is not None
+        each: Function | None = inside
+        while each is not None and each is not self.found.body:
+            if {name, f"*{name}"} & each.params.keys() or (
+                name in each.locals and each.locals[name] is not self.found.body.locals.get(name)
+            ):
+                return False
+            each = each.outer
+        return inside is not self.found.body
 
     @staticmethod
     def keep(owner: Class, name: str, inside: Function | None, chains: Iterable[Chain], line: int) -> None:
@@ -412,13 +431,15 @@ class _Reader:
             # ``x.at[i].set(v)`` of JAX gives a new array, which is how an index write is said there.
             cut = tuple(chain[: chain.index("at")] for chain in callee if "at" in chain)
             inside.writes.append(Write(made.line, cut, made.args[-1] if made.args else ()))
-        elif name in ("append", "appendleft", "add", "put", "insert", "extend") and made.args:
-            # A collection on an object is known by what is put into it.
-            for chain in callee:
-                if len(chain) == 3 and chain[0] == "self" and (holder := _holder(inside)) is not None:
-                    self.keep(holder, chain[1], inside, [(*each, MANY) for each in made.args[-1]], made.line)
-                elif len(chain) == 2:
-                    inside.locals.setdefault(chain[0], []).extend((*each, MANY) for each in made.args[-1])
+        elif name in PUTS and made.args and isinstance(node.func, ast.Attribute):
+            # A collection is known by what is put into it.
+            self.fill(node.func.value, made.args[-1], inside)
+        elif name == "update" and len(made.args) == 1 and isinstance(node.func, ast.Attribute):
+            # What is put in is a collection itself.
+            self.fill(node.func.value, [(*chain, ITEM) for chain in made.args[0]], inside)
+        elif name == "setattr" and len(node.args) == 3 and isinstance(node.args[1], ast.Constant):
+            attribute = ast.Attribute(node.args[0], str(node.args[1].value), ast.Store(), lineno=node.lineno)
+            self.bind(attribute, made.args[2], inside, None)
 
     def items(self, node: ast.expr) -> list[Chain]:
         """What a loop over an expression gives."""
@@ -449,7 +470,8 @@ class _Reader:
             case ast.Call():
                 yield from self._called(node)
             case ast.Subscript():
-                yield from ((*chain, ITEM) for chain in self._chains(node.value))
+                key = _key(node.slice)
+                yield from ((*chain, pick(key)) for chain in self._chains(node.value))
             case ast.IfExp():
                 yield from self._chains(node.body)
                 yield from self._chains(node.orelse)
@@ -465,8 +487,8 @@ class _Reader:
                 for each in node.elts[:MOST_CHAINS]:
                     yield from ((*chain, MANY) for chain in self._chains(each))
             case ast.Dict():
-                for each in node.values[:MOST_ENTRIES]:
-                    yield from ((*chain, MANY) for chain in self._chains(each))
+                for name, each in list(zip(node.keys, node.values, strict=True))[:MOST_ENTRIES]:
+                    yield from ((*chain, at(_key(name))) for chain in self._chains(each))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 yield from ((*chain, MANY) for chain in self._chains(node.elt))
             case ast.DictComp():
@@ -524,6 +546,9 @@ class _Reader:
                     continue
             elif isinstance(each, ast.Name | ast.Attribute):
                 found.extend(self._chains(each))
+            elif isinstance(each, ast.Subscript) and _plain(each.value)[-1:] == ["Callable"]:
+                # What is called is none of the objects that it takes and returns.
+                continue
             elif isinstance(each, ast.Subscript):
                 inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
                 if _plain(each.value)[-1:] in (["type"], ["Type"]):
@@ -584,6 +609,11 @@ def _plain(node: ast.expr) -> list[str]:
         parts.append(each.attr)
         each = each.value
     return [*([each.id]), *reversed(parts)] if isinstance(each, ast.Name) else []
+
+
+def _key(node: ast.expr | None) -> str:
+    """A literal key of a dictionary; empty where it may be any."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _unsubscripted(node: ast.expr) -> ast.expr:

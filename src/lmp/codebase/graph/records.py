@@ -18,14 +18,14 @@ CLASS = "class of"
 """The class of the object that stands before it: ``type[X]``."""
 
 
-def at(number: int) -> str:
-    """One place of a tuple, whose value stands before it."""
-    return f"@{number}"
+def at(place: int | str) -> str:
+    """One place of a tuple, or one key of a dictionary, whose value stands before it."""
+    return f"@{place}"
 
 
-def pick(number: int) -> str:
-    """What stands in one place of the tuple before it."""
-    return f"[{number}]"
+def pick(place: int | str) -> str:
+    """What stands in one place of the tuple before it, or under one key of the dictionary."""
+    return f"[{place}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Call:
         """The last name of what is called; empty where it has none."""
         for chain in self.callee:
             for part in reversed(chain):
-                if isinstance(part, str) and part not in (ITEM, MANY):
+                if isinstance(part, str) and part[:1] not in (ITEM[0], MANY):
                     return part
         return ""
 
@@ -245,6 +245,8 @@ class FileGraph:
     classes: dict[str, Class] = field(default_factory=dict)
     names: dict[str, list[Chain]] = field(default_factory=dict)
     """What the module assigns."""
+    filled: dict[str, list[tuple[Function, Chain]]] = field(default_factory=dict)
+    """What functions put into a collection of the module, each with the function: a registry."""
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""

@@ -15,6 +15,9 @@ MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
+MOST_UNASKED, MOST_NAMED = 12, 120
+"""Calls by a function's name that are taken for calls of it; those of a registry that are asked
+whether they are."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
@@ -35,6 +38,8 @@ FLUENT = frozenset(
     ]
 )
 """Methods of torch's modules that return the module."""
+TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
+"""Methods of collections that return an element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +90,10 @@ class External:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A collection; with a number, a tuple that has the value in that place."""
+    """A collection; with a place, a tuple or dictionary that has the value there."""
 
     of: Value
-    number: int = -1
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class Evaluator:
         self._busy: set[tuple[object, Chain]] = set()
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._cut = 0
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -121,6 +127,7 @@ class Evaluator:
                     around, classes = ".".join(parts[:-1]), self.native_classes[parts[-2]]
                     one.owner = next((each for each in classes if each.qualname == around), classes[0])
                     one.owner.methods.setdefault(one.name, one)
+        self._fillers = {one for graph in graphs.values() for each in graph.filled.values() for one, _ in each}
         for graph in graphs.values():
             for each in graph.every_class:
                 for base in self.bases(each):
@@ -130,6 +137,14 @@ class Evaluator:
                 for number, call in enumerate(function.calls):
                     if call.args or call.keywords:
                         self._sites.setdefault(call.name, []).append((function, number, len(call.args)))
+            decorated: list[tuple[Function | Class, Function | None, Value]] = [
+                *((each, each.outer, FunctionValue(each)) for each in graph.functions),
+                *((each, each.within, ClassValue(each)) for each in graph.every_class),
+            ]
+            for thing, scope, of in decorated:
+                for chain in thing.decorators:
+                    named = [part for part in chain if isinstance(part, str)]
+                    self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
         self._memo.clear()
 
     # -- classes -------------------------------------------------------------------------------------------------------
@@ -261,17 +276,17 @@ class Evaluator:
         if last == CLASS:
             return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
         if isinstance(last, str) and last[0] == MANY:
-            return (Many(value, int(last[1:] or -1)),)
+            return (Many(value, last[1:]),)
         if isinstance(last, str) and last[0] == "[":
-            return self._item(value, int(last[1:-1] or -1), depth)
+            return self._item(value, last[1:-1], depth)
         if isinstance(last, Applied):
             return self._applied(context, file, value, last, depth)
         assert isinstance(last, str)
         return self.attribute(value, last, depth)
 
-    def _item(self, value: Value, number: int, depth: int) -> Values:
+    def _item(self, value: Value, place: str, depth: int) -> Values:
         if isinstance(value, Many):
-            return (value.of,) if number < 0 or value.number in (-1, number) else ()
+            return (value.of,) if not place or value.place in ("", place) else ()
         if isinstance(value, Instance):
             getter = self.method(value.of, "__getitem__") or self.method(value.of, "__iter__")
             if getter is not None:
@@ -294,6 +309,9 @@ class Evaluator:
         if isinstance(value, Instance):
             called = self.method(value.of, "forward") or self.method(value.of, "__call__")
             return self.returned(called, depth) if called is not None else ()
+        if isinstance(value, Many):
+            # It was asked for an element: ``registry.get(name)``.
+            return (value.of,)
         if isinstance(value, External):
             if call.named:
                 return (Bag(context, call.named),)
@@ -354,6 +372,8 @@ class Evaluator:
         if isinstance(value, Bag) and value.context is not None:
             chains = next((chains for each, chains in value.named if each == name), ())
             return self._all(value.context, chains, depth)
+        if isinstance(value, Many) and name in TAKES_OUT:
+            return (value,)
         if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
             return (value,)
         return ()
@@ -490,10 +510,12 @@ class Evaluator:
             return (ClassValue(graph.classes[name]),)
         if name in graph.top:
             return (FunctionValue(graph.top[name]),)
-        if name in graph.names:
-            found = self._all(graph.body, graph.names[name], depth)
+        if name in graph.names or name in graph.filled:
+            found = self._all(graph.body, graph.names.get(name, ()), depth)
+            for function, chain in graph.filled.get(name, ()):
+                found = (*found, *self.chain(function, file, chain, depth + 1))
             if found:
-                return found
+                return tuple(dict.fromkeys(found))[:MOST]
         if name in graph.imports:
             return self.imported(graph.imports[name], file, depth)
         for star in graph.stars:
@@ -542,6 +564,7 @@ class Evaluator:
         typed = tuple(found)
         if wide:
             found = {}
+        found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
             for site, number in self._calls_of(of):
                 for chain in argument(of, name, site.calls[number]):
@@ -549,12 +572,33 @@ class Evaluator:
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
                     break
+        else:
+            # What is not known here may be known where fewer names lead there.
+            self._cut += 1
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
         if wide and not any(isinstance(innermost(each), Instance) for each in found):
             return typed
         return tuple(found)
+
+    def _decorates(self, of: Function, name: str) -> Iterator[Value]:
+        """What a decorator, or the function that it returns, is given by what it stands above.
+
+        One that calls what it is given wraps it, and is no way to reach it.
+        """
+        maker = of.outer if of.nested else of
+        positions = [each for each in of.params if each not in ("self", "cls")]
+        if maker is None or positions[:1] != [name] or maker.name not in self._decorated:
+            return
+        if any(call.callee[:1] == ((name,),) for each in (of, *of.inner.values()) for call in each.calls):
+            return
+        for context, chain, thing in self._decorated[maker.name]:
+            called = isinstance(chain[-1], Applied)
+            if called == of.nested and context is not None:
+                makes = self.chain(context, context.file, chain[:-1] if called else chain, 0)
+                if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
+                    yield thing
 
     def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
@@ -566,9 +610,15 @@ class Evaluator:
             return
         for name in names:
             sites = self._sites.get(name, [])
-            # A class's name says which class is made; a function's, where many call it so, does not say which one.
-            if of.name == "__init__" or len(sites) <= 12:
-                yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+            if of.name != "__init__" and len(sites) > MOST_UNASKED:
+                # A class's name says which class is made; a function's, where many call it so, does not.
+                asked = sites[:MOST_NAMED] if of in self._fillers else ()
+                sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
+            yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+
+    def _leads_to(self, site: Function, number: int, of: Function) -> bool:
+        found = self._all(site, site.calls[number].callee, 0)
+        return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 
 def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
@@ -608,8 +658,8 @@ def _instances(value: Value) -> Iterator[Value]:
             yield Instance(of)
         case ClassOf(of):
             yield ClassValue(of, False)
-        case Many(of, number):
-            yield from (Many(each, number) for each in _instances(of))
+        case Many(of, place):
+            yield from (Many(each, place) for each in _instances(of))
         case External():
             yield External(value.dotted + "()")
 

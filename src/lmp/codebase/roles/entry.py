@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from lmp.codebase.entries import SERVERS as MAKERS
 from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
-from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance
+from lmp.codebase.graph.records import Applied, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
+from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
 
@@ -31,11 +32,13 @@ ARGUMENTS = frozenset(
     ]
 )
 """Names that stand in a script which takes arguments or serves."""
-GENERATES = ("generate", "benchmark", "train", "run", "ask", "chat")
+GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 """What the method is called by which a program has text made, or a model trained."""
 MAINS = ("main", "cli", "run")
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
+STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
+"""Files and classes that stand in for what users write."""
 SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
@@ -212,7 +215,9 @@ def _main(
 def _used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
     functions = reading.facts.graphs[file].functions
-    return any(edge.caller.file != file for each in functions for edge in reading.graph.callers.get(each, ()))
+    edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
+    # Where only the name of a method is known, or a class above, another one may be meant.
+    return any(edge.caller.file != file and edge.how not in ("name", "inheritance") for edge in edges)
 
 
 def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
@@ -242,9 +247,11 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     if not tops:
         return []
     least = tops[0].count("/")
+    reaching = reading.reaching(decode_loops(reading))
     for file in tops:
-        if file.count("/") > least:
+        if file.count("/") > least + (not found):
             break
+        inner = file.count("/") > least
         graph = reading.facts.graphs[file]
         for name in graph.imports:
             if name.startswith("_"):
@@ -261,32 +268,49 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 ):
                     # Of a library's many functions, those for a part of a run of a model.
                     continue
-                if isinstance(value, ClassValue | FunctionValue) and (runs or value.of in running):
+                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching)):
+                    # Of packages inside, what generates and what loads a model.
+                    continue
+                if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
         for star in graph.stars:
             there = reading.graph.evaluator.modules.file(star, file)
-            inner = reading.facts.graphs.get(there or "")
-            for of in inner.classes.values() if inner is not None else ():
+            starred = reading.facts.graphs.get(there or "")
+            for of in starred.classes.values() if starred is not None and not inner else ():
                 if _runs(of, running) and not of.name.startswith("_"):
                     found.append((place(of), of.name, f"from {file.split('/')[-2]} import {of.name}"))
     return found
 
 
+def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
+    """Whether a class generates, or has a class method that gives a model."""
+    methods = [each for name, each in of.methods.items() if name[0] != "_"]
+    if any(each.name in GENERATES and each in reaching for each in methods):
+        return True
+    makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
+    given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
+    return any(
+        isinstance(value, Instance) and value.of is not of and any(name in value.of.methods for name in CALLED)
+        for value in given
+    )
+
+
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
-    """What the README shows: the classes and functions that it imports and that run a model, and what it calls of them.
+    """What the README shows: the functions that it imports, the classes that run a model, and what it calls of them.
 
     A method is one that the README calls by its class's name: ``Model.from_folder(path)``.
     """
     for module, name, called in reading.facts.told:
         file = reading.graph.evaluator.modules.file(module, "")
         for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
-            if isinstance(value, FunctionValue) and value.of in running:
+            if isinstance(value, FunctionValue) or (
+                isinstance(value, ClassValue) and (called or _runs(value.of, running))
+            ):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            elif isinstance(value, ClassValue) and _runs(value.of, running):
-                yield place(value.of), value.of.qualname, f"from {module} import {name}"
-                for method in called:
-                    if method in value.of.methods:
-                        yield place(value.of.methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
+            methods = value.of.methods if isinstance(value, ClassValue) else {}
+            for method in called:
+                if method in methods:
+                    yield place(methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
@@ -322,7 +346,7 @@ def _started(
             if to.file == starter.file and not _used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
-            if of is not None and to.name == "__init__" and of.name[0] != "_":
+            if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
                 runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
                 if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
@@ -337,13 +361,20 @@ def _started(
                 found[to] = "server"
             elif of is None and to in decoding:
                 found[to] = "library"
+    for each in hands_on(reading):
+        if each.name in GENERATES:
+            found[each] = "library"
     for loop in sorted(decoding, key=lambda each: each.key):
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
         public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
-        if public and split(loop.name) & set(GENERATES) and not inside:
-            # A loop that nothing of the code base runs is there for its users.
+        others = loop.name in GENERATES and all(each.file != loop.file for each in inside)
+        if public and split(loop.name) & set(GENERATES) and (not inside or others):
+            # A loop that nothing of the code base runs, or nothing of its file, is there for users.
             found[loop] = "library"
+    for of in reading.classes:
+        if _for_others(reading, of, running):
+            found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
             found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
@@ -356,6 +387,36 @@ def _started(
         if to.owner is None and len(shared) > 1 and any(edge.how == "process" for edge in graph.edges[to]):
             found[to] = "library"
     return [(role, thing) for thing, role in found.items()]
+
+
+def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
+    """Whether a class is there for a program that is not here: users fill it in, or another package runs it.
+
+    Users fill in an interface that a run calls and that only stand-ins implement. Another package runs what is
+    registered with it, and what answers the calls of a service that it defines.
+    """
+    graph, evaluator = reading.graph, reading.graph.evaluator
+    if of.native or of.outer is not None or of.within is not None or of.name[0] == "_":
+        return False
+    asked = [
+        each
+        for each in of.methods.values()
+        if each.abstract
+        and any(
+            edge.caller in running
+            for one in (each, *evaluator.overrides(of, each.name))
+            for edge in graph.callers.get(one, ())
+        )
+    ]
+    if len(asked) > 1 and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
+        return True
+    body = reading.facts.graphs[of.file].body
+    handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]
+    registered = [each for chain in handed for each in evaluator.chain(body, of.file, chain[:-1], 0)]
+    if any(isinstance(each, External) for each in registered):
+        return any(each in reading.runs_model or each in running for each in of.methods.values())
+    serves = any(str(chain[-1]).endswith("Servicer") for chain in of.bases)
+    return serves and any(each in running for each in of.methods.values())
 
 
 def _public(of: Class, running: set[Function]) -> Iterator[Function]:
@@ -394,6 +455,13 @@ def _runners(reading: Reading, running: set[Function]) -> list[Class]:
         outside = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
         loops = any(each.loops or each.endless for each in public)
         named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner")
-        if named and (loops or all(outside) or sum(outside) > 1):
+        chosen = any(
+            each.name in base.methods and base.methods[each.name].abstract
+            for base in reading.graph.evaluator.line(of)[1:]
+            for each in public
+            if len(reading.graph.evaluator.subclasses[base]) > 1
+        )
+        # Of variants of one interface the code base itself chooses one.
+        if named and not chosen and (loops or all(outside) or sum(outside) > 1):
             found.append(of)
     return found

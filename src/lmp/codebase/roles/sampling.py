@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
 PARAMETERS = frozenset(
@@ -44,8 +45,13 @@ HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
+COMPUTES = "computes logits"
 LONG = 20
 """Lines of a function that does more than one thing."""
+ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
+"""Words of a token that ends a text, and of what else a stop is."""
+TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
+"""Words of tokens that were drawn."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -53,8 +59,8 @@ FURTHEST = 4
 def sampling_rows(reading: Reading) -> list[Row]:
     found: dict[tuple[str, int], Row] = {}
 
-    def add(role: str, symbol: str, where: Place, why: str) -> None:
-        found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why))
+    def add(role: str, symbol: str, where: Place, why: str, rank: int = 1) -> None:
+        found.setdefault((where.file, where.line), Row("sampling", role, symbol, where, why, rank))
 
     draws = _draws(reading)
     natives = [each for each in reading.functions if each.native and _named(each)]
@@ -63,12 +69,15 @@ def sampling_rows(reading: Reading) -> list[Row]:
         spine = _spine(reading, draws)
         records = _records(reading)
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
-        heads = _heads(reading)
+        heads, handed = _heads(reading), hands_on(reading)
         for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
-                add("sample", function.qualname, place(function), draws.get(function, "hands logits to the draw"))
-        for function, why in {**steps, **heads}.items():
-            add("logits", function.qualname, place(function), why)
+                why = draws.get(function, "hands logits to the draw")
+                add("sample", function.qualname, place(function), why, int(function not in handed))
+        for thing, why in (*steps.items(), *heads.items()):
+            add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
+        for function in _stops(reading, spine):
+            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
         for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why)
         for of in reading.classes:
@@ -105,7 +114,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
     found = {
         each: launched[each.file, each.qualname] for each in reading.functions if (each.file, each.qualname) in launched
     }
-    found |= reading.samples
+    found |= reading.samples | hands_on(reading)
     for each in reading.functions:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
@@ -116,6 +125,21 @@ def _draws(reading: Reading) -> dict[Function, str]:
         for each, why in found.items()
         if not each.native and not _aside(each) and not (each.name in CALLED and each in reading.attending)
     }
+
+
+def hands_on(reading: Reading) -> dict[Function, str]:
+    """Functions that have another package generate: a class or object of it holds the loop and the draw."""
+    found: dict[Function, str] = {}
+    for function in reading.functions:
+        if function.native or "generate" not in split(function.name) or _apart(reading, function):
+            continue
+        for call in function.calls:
+            if call.name != "generate" or any(edge.call is call for edge in reading.graph.edges[function]):
+                continue
+            values = reading.graph.evaluator.values(function, call.callee)
+            if SUPER in call.callee[0] or any(isinstance(each, External) for each in values):
+                found[function] = f"hands on to {call.written}"
+    return found
 
 
 def _scores(chains: Iterable[Chain]) -> bool:
@@ -146,7 +170,7 @@ def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
             caller = edge.caller
             if caller in found or depth == FURTHEST or not reading.is_own(caller.file) or not caller.qualname:
                 continue
-            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling"):
+            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling") or caller in reading.trains:
                 continue
             gets = caller in reading.runs_model and function in draws
             passes = caller.name != "main" and _passes(edge.call)
@@ -172,6 +196,18 @@ def _steps(reading: Reading, roots: set[Function]) -> dict[Function, str]:
     return found
 
 
+def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
+    """What compares drawn tokens with those that end a text, called where tokens are drawn or a loop decodes."""
+    near = spine | set(decode_loops(reading))
+    for function in reading.functions:
+        if function.native or function in spine or _apart(reading, function) or "tokenizer" in split(function.qualname):
+            continue
+        given = {word for name in function.params for word in split(name)}
+        ends = any(split(name) & ENDS and not split(name) & TEXTS for name in {*function.params, *function.reads})
+        if ends and given & TOKENS and any(edge.caller in near for edge in reading.graph.callers.get(function, ())):
+            yield function
+
+
 def _aside(function: Function) -> bool:
     """Whether other scores than those of tokens are meant: of experts, of attention, of training."""
     return any(says(each, "not_sampling") for each in (function.qualname, function.file)) or says(
@@ -189,31 +225,42 @@ def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
     return _speaks(file) or bool(linked & known)
 
 
-def _heads(reading: Reading) -> dict[Function, str]:
-    """Methods that compute logits: they call the projection to the vocabulary, or multiply by its weight."""
-    found: dict[Function, str] = {}
-    heads = {
-        of: {name for name in of.attributes if _is_head(of, name)}
-        for of in reading.classes
-        if not of.native and not reading.is_beside(of.file)
-    }
+def _heads(reading: Reading) -> dict[Function | Class, str]:
+    """What computes logits: what calls the projection to the vocabulary or multiplies by its weight, the projection
+    itself where it is a class of the code base, and what cuts out the positions that it is given."""
+    found: dict[Function | Class, str] = {}
     evaluator = reading.graph.evaluator
-    for of in heads:
-        names = {name for each in evaluator.line(of) for name in heads.get(each, ())}
+    own = [of for of in reading.classes if not of.native and not reading.is_beside(of.file)]
+    heads = {of: {name for name in of.attributes if _is_head(reading, of, name)} for of in own}
+    tables = {of: {name for name in of.attributes if _is_table(of, name)} for of in own}
+    for of in own:
+        line = evaluator.line(of)
+        names = {name for each in line for name in heads.get(each, ())}
+        weights = {name for each in line for name in tables.get(each, ())}
         for method in of.methods.values():
             named = {
                 chain[:-1] for name, chains in method.locals.items() if "logits" in split(name) for chain in chains
             }
             for call in method.calls:
                 chain = call.callee[0] if call.callee else ()
-                weight = any(split(str(part)) >= HEAD for chains in call.args for each in chains for part in each[-2:])
+                given = [each for chains in call.args for each in chains]
+                weight = any(split(str(part)) >= HEAD for each in given for part in each[-2:])
+                head = sized = False
                 if chain[:1] == ("self",) and len(chain) == 2:
                     of_another = all(isinstance(each, External) for each in evaluator.values(method, [chain]))
-                    computes = chain[1] in names or split(str(chain[1])) >= HEAD or (chain in named and of_another)
+                    head = chain[1] in names or split(str(chain[1])) >= HEAD
+                    computes = head or (chain in named and of_another)
+                    if head and method.name != "__init__":
+                        found |= _around_head(reading, method, call)
                 else:
-                    computes = weight and call.name in PRODUCTS
+                    # A weight may have a name of its own: a part of it, or one of another type.
+                    kept = [*given, *(each for one in given for each in method.locals.get(str(one[0]), ()))]
+                    sized = any(each[0] == "self" and len(each) > 1 and each[1] in weights for each in kept)
+                    computes = (weight or sized) and call.name in PRODUCTS
                 if computes and method.name != "__init__":
-                    found.setdefault(method, "computes logits")
+                    found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
+                    if "head" in split(of.name):
+                        found.setdefault(of, "projects to the vocabulary")
                 elif weight:
                     for edge in reading.graph.edges[method]:
                         if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
@@ -221,17 +268,55 @@ def _heads(reading: Reading) -> dict[Function, str]:
     return found
 
 
-def _is_head(of: Class, name: str) -> bool:
-    """Whether an attribute is made with the vocabulary's size as that of its output."""
+def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
+    """The projection that a method calls, where it is of the code base, and what makes that which it is given."""
+    for edge in reading.graph.edges[method]:
+        to = edge.callee
+        if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
+            yield to, "projects to the vocabulary"
+    given = [each for chains in call.args[:1] for each in chains]
+    made = [each for one in given for each in (one, *(method.locals.get(str(one[0]), ()) if len(one) == 1 else ()))]
+    for chain in made:
+        calls = isinstance(chain[-1], Applied)
+        for value in reading.graph.evaluator.values(method, [chain[:-1]]) if calls else ():
+            maker = value.of if isinstance(value, FunctionValue) else method
+            plain = maker is not method and maker.name not in CALLED and maker not in reading.attending
+            if plain and reading.is_own(maker.file):
+                yield maker, "makes what the projection to the vocabulary is given"
+
+
+def _is_head(reading: Reading, of: Class, name: str) -> bool:
+    """Whether an attribute is made with the vocabulary's size as that of its output, here or where it is handed in."""
+    for function, chain in of.attributes[name]:
+        if function is None:
+            continue
+        line = of.lines.get(name, 0)
+        if any(
+            chain[:-1] in call.callee and 0 <= call.line - line <= 30 and _projects(call) for call in function.calls
+        ):
+            return True
+        handed = reading.graph.callers.get(function, ()) if chain[0] in function.params and len(chain) == 1 else ()
+        for edge in handed:
+            for given in argument(function, chain[0], edge.call) if edge.call is not None else ():
+                made = {each[:-1] for each in edge.caller.locals.get(str(given[0]), ()) if len(given) == 1}
+                if any(made.intersection(call.callee) and _projects(call) for call in edge.caller.calls):
+                    return True
+    return False
+
+
+def _projects(call: Call) -> bool:
+    return any(_vocabulary(chains) for chains in call.args[1:]) or any(
+        _vocabulary(chains) for key, chains in call.keywords if split(key) & WIDTHS
+    )
+
+
+def _is_table(of: Class, name: str) -> bool:
+    """Whether an attribute is a tensor, or holds one, that has a row for each token of the vocabulary."""
     line = of.lines.get(name, 0)
+    functions = {function for function, _ in of.attributes[name] if function is not None}
     return any(
-        0 <= call.line - line <= 30
-        and any(chain[:-1] == call_chain for _, chain in of.attributes[name] for call_chain in call.callee)
-        and (
-            any(_vocabulary(chains) for chains in call.args[1:])
-            or any(_vocabulary(chains) for key, chains in call.keywords if split(key) & WIDTHS)
-        )
-        for function in {function for function, _ in of.attributes[name] if function is not None}
+        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args[:2])
+        for function in functions
         for call in function.calls
     )
 
@@ -263,7 +348,16 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
-    made = set(records)
+    line = reading.graph.evaluator.line
+    above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
+    for of in reading.classes:
+        if of.native or of in records:
+            continue
+        if above & set(line(of)):
+            yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
+        elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
+            yield "parameters", of.qualname, place(of), "names the ways to draw"
+    made, loops = set(records), set(decode_loops(reading))
     evaluator = reading.graph.evaluator
     for function in reading.functions:
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
@@ -278,6 +372,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             for each in evaluator.values(function, call.callee)
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
+        if function in reading.samples and function in loops and not records:
+            for name in function.params:
+                if name in PARAMETERS:
+                    where = Place(function.file, function.lines.get(name, function.line))
+                    yield "parameters", f"{function.qualname}.{name}", where, "used by the draw in its loop"
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             for name, chains in call.keywords:
@@ -301,22 +400,30 @@ def _apart(reading: Reading, function: Function) -> bool:
 
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
-    running = reading.running
+    running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
         calls = [call for call in function.calls if call.name in operators.SEEDS]
-        if not calls or function.native or _apart(reading, function):
+        if (
+            not calls
+            or split(function.name) & {"state", "restore", "resume"}
+            or function.native
+            or _apart(reading, function)
+        ):
             continue
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
-        connected = running & (around | set(of.methods.values() if of is not None else ()))
+        # What an object seeds for itself counts where it draws.
+        connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
         if running and not connected and not says(function.name, "seed"):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
-        kept = {name: line for name, line in of.lines.items() if "seed" in split(name)} if of is not None else {}
+        handed = {str(chain[-1]) for call in calls for chains in call.args for chain in chains}
+        lines = of.lines.items() if of is not None else ()
+        kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
         if kept and function.name == "__init__" and of is not None:
-            # Of a constructor the seed that the object keeps.
+            # Of a constructor the seed that the object keeps and sets.
             for name, line in kept.items():
                 yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
         elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):

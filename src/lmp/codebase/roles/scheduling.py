@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import Instance
-from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.graph.records import Applied, Call, Class, Function
+from lmp.codebase.graph.values import External, FunctionValue, Instance
+from lmp.codebase.roles import operators
+from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
@@ -40,7 +41,7 @@ DECIDES = re.compile(
     r"(?i)admi|adder|polic|priorit|order|chunk|preempt|retract|pause|budget|dispatch|route|balanc|schedul|batch"
 )
 """What is decided about requests: which, when, how many, in which order, and where."""
-LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch|seqs|requests)")
+LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch(?!es)|seqs|requests)")
 """An assertion that bounds the batch."""
 WAITS = frozenset(["waiting", "backlog"])
 """Words of an attribute that holds what waits for a turn."""
@@ -53,6 +54,14 @@ MOST_FIELDS = 20
 STEPS = ("run", "step", "schedule", "process")
 """The method by which a class does its one thing."""
 SHORT = 4
+LOADER = re.compile(r"(?:Data[lL]oader|Batcher|Sampler)$")
+"""Classes of libraries of data that make batches of samples, or put them in order."""
+JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset(["full", "pad", "full_like"])
+"""Functions of array libraries that join sequences, and that make them as long as one another."""
+CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
+"""Functions of libraries that cut a sequence into pieces."""
+SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
+"""Names of what gives samples."""
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
 )
@@ -61,10 +70,11 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 
 def scheduler_rows(reading: Reading) -> list[Row]:
     classes = _classes(reading)
+    chunks = {(row.place.file, row.place.line): row for row in _chunks(reading)}
     if not classes:
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
-        return list({(row.place.file, row.place.line): row for row in _static(reading)}.values())
-    found: dict[tuple[str, int], Row] = {}
+        return list(({(row.place.file, row.place.line): row for row in _static(reading)} | chunks).values())
+    found: dict[tuple[str, int], Row] = dict(chunks)
 
     def add(role: str, symbol: str, where: Place, why: str, rank: int = 0) -> None:
         found.setdefault((where.file, where.line), Row("scheduler", role, symbol, where, why, rank))
@@ -87,6 +97,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
+    for function, why in _hands_in(reading, classes):
+        add(_role(function.name, "queue"), function.qualname, place(function), why)
     for function in reading.functions:
         if (
             function.owner is None
@@ -100,24 +112,43 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions that put something into the queue of another file."""
+    for of in classes:
+        queues = {name for name in _queues(of) if _is_made_queue(of, name)}
+        for method in of.methods.values():
+            puts = any(
+                call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
+                for call in method.calls
+            )
+            for edge in reading.graph.callers.get(method, ()) if puts else ():
+                to = edge.caller
+                if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
+                    yield to, f"puts into {of.name}"
+
+
 def _static(reading: Reading) -> Iterator[Row]:
     """What fixes the order of work where no requests wait: loops that decode or train, and what calls them."""
     trains = reading.reaching(reading.trains)
+    steps = [each for each in reading.trains if any(call.loop and call.name in operators.TRAINS for call in each.calls)]
     loops = [
         each
-        for each in decode_loops(reading)
+        for each in dict.fromkeys((*decode_loops(reading), *steps))
         if not reading.is_beside(each.file)
         and "valid" not in each.name
         # One that trains on a batch as it comes orders nothing.
-        and (each not in trains or any(re.search("micro|accumulat", name) for name in each.reads))
+        and (each not in trains or any(re.search("micro|accum", name) for name in each.reads))
     ]
+    yield from _data(reading)
     if not loops:
         return
-    around = {edge.caller for each in loops for edge in reading.graph.callers.get(each, ()) if each.owner is not None}
+    callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
+    around = {each for each in callers if reading.is_own(each.file)}
+    yield from _orders(reading, trains & {*loops, *around})
     for each in dict.fromkeys((*loops, *around)):
         # A function that handles several sequences at once, by the names that it reads.
         batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
-        if batched and each.qualname and each.name[:2] != "__":
+        if batched and each.qualname and not each.name.endswith("__"):
             yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
     for function in reading.functions:
         if not function.native and not reading.is_beside(function.file):
@@ -129,24 +160,116 @@ def _static(reading: Reading) -> Iterator[Row]:
             yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
 
 
+def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
+    """Classes that are there for one order of the work: all they do is such a loop; with the interface of several."""
+    for of in dict.fromkeys(each.owner for each in sorted(loops, key=lambda each: each.key) if each.owner is not None):
+        does = {each for name, each in of.methods.items() if not name.startswith("__")}
+        if does <= loops and not of.native:
+            yield Row("scheduler", "batch", of.qualname, place(of), "is one order of the work")
+            for base in reading.graph.evaluator.line(of)[1:]:
+                if any(each.name in base.methods and base.methods[each.name].abstract for each in does):
+                    yield Row(
+                        "scheduler", "batch", base.qualname, place(base), "what orders of the work have in common"
+                    )
+
+
+def _chunks(reading: Reading) -> Iterator[Row]:
+    """Loops that run the model on one chunk of the input after another, and what says how long a chunk is."""
+    loops = set(decode_loops(reading))
+    for function in reading.functions:
+        for call in () if function.native or reading.is_beside(function.file) else function.calls:
+            step = [chain for chains in call.args[2:] for chain in chains] if call.name == "range" else []
+            if not any("chunk" in split(str(chain[-1])) for chain in step):
+                continue
+            runs = [
+                edge
+                for edge in reading.graph.edges[function]
+                if edge.line > call.line and edge.callee in reading.attending
+            ]
+            inside = [each for each in function.calls if each.loop > call.loop and each.name in CALLED]
+            if runs or inside:
+                # Of a loop that decodes, only the cutting is meant.
+                line = call.line if function in loops else function.line
+                yield Row("scheduler", "chunking", function.qualname, Place(function.file, line), "steps by a chunk")
+                kept = [each for one in step for each in function.locals.get(str(one[-1]), ())]
+                made = [each[:-1] for each in kept if isinstance(each[-1], Applied)]
+                for value in reading.graph.evaluator.values(function, made):
+                    if isinstance(value, FunctionValue) and reading.is_own(value.of.file):
+                        of = value.of
+                        yield Row("scheduler", "chunking", of.qualname, place(of), "says how long a chunk is")
+
+
+def _data(reading: Reading) -> Iterator[Row]:
+    """How samples are put in order and into batches: what makes a loader of another package or its sampler, what joins
+    samples to a batch, and what gives the samples of other sets in another order or in other pieces."""
+    handed: set[Function | Class] = {
+        value.of
+        for function in reading.functions
+        for call in function.calls
+        for name, chains in call.keywords
+        if name == "collate_fn"
+        for value in reading.graph.evaluator.values(function, chains)
+        if isinstance(value, FunctionValue | Instance)
+    }
+    for function in reading.functions:
+        if function.native or function.nested or function.name in CALLED or reading.is_beside(function.file):
+            continue
+        called = {call.name for call in function.calls}
+        loads = any(LOADER.search(call.name) and not _own_call(reading, function, call) for call in function.calls)
+        passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
+        pads = "pad_sequence" in called or ("max" in called and bool(called & JOINS and called & FILLS))
+        sizes = [name for name in function.params if "size" in split(name) and split(name) & {"chunk", "batch"}]
+        cuts = bool(called & CUTS) and function.loops and any(name in function.reads for name in sizes)
+        if cuts and function.owner is None:
+            yield Row("scheduler", "chunking", function.qualname, place(function), f"cuts into pieces of {sizes[0]}")
+        elif function in handed or "collate" in split(function.name) or pads:
+            yield Row("scheduler", "batch", function.qualname, place(function), "joins samples to a batch")
+        elif loads or passes:
+            yield Row("scheduler", "batch", function.qualname, place(function), "makes the loader of batches")
+    for of in reading.classes:
+        if of.native or reading.is_beside(of.file):
+            continue
+        queues = [name for name in of.attributes if _is_made_queue(of, name)]
+        if len(queues) > 1 and any("batch" in name for name in (*queues, of.name.lower())):
+            yield Row("scheduler", "queue", of.qualname, place(of), f"keeps {', '.join(queues[:2])}")
+            for method in of.methods.values():
+                if method.reads & set(queues) and {call.name for call in method.calls} & (PUTS | TAKES):
+                    yield Row("scheduler", "queue", method.qualname, place(method), f"of {of.name}")
+        body = reading.facts.graphs[of.file].body
+        above = (each for chain in of.bases for each in reading.graph.evaluator.chain(body, of.file, chain, 0))
+        built_on = any(isinstance(each, External) and LOADER.search(each.dotted) for each in above)
+        if built_on or of in handed or split(of.name) & {"collator", "collate"}:
+            yield Row("scheduler", "batch", of.qualname, place(of), "orders samples, or joins them to a batch")
+        maker = of.methods.get("__init__")
+        given = any(SET_OF_SAMPLES.search(name) for name in (maker.params if maker is not None else ()))
+        gives = of.methods.keys() & {"__iter__", "__next__", "__getitem__"}
+        if not gives or not given:
+            continue
+        yield Row("scheduler", "queue", of.qualname, place(of), "gives the samples of another set")
+        for method in of.methods.values():
+            if method.loops and not method.name.startswith("__"):
+                yield Row("scheduler", "batch", method.qualname, place(method), f"of {of.name}")
+
+
+def _own_call(reading: Reading, function: Function, call: Call) -> bool:
+    """Whether a call leads to the code base, not only what it is handed."""
+    return any(edge.call is call and edge.how != "callback" for edge in reading.graph.edges[function])
+
+
 def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
     """How a function cuts work into parts: the step of a range, a batch that it makes, a limit, a queue of jobs."""
     name = function.qualname
-    edges = reading.graph.edges[function]
     for call in function.calls:
         step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
         if call.name == "range" and "batch" in step:
             yield "batch", name, function.line, "cuts into batches"
-        elif call.name == "range" and "chunk" in step:
-            if any(edge.line > call.line and edge.callee in reading.attending for edge in edges):
-                yield "chunking", "range", call.line, f"{name} steps by a chunk"
         elif call.name in TAKES and function.endless and function.owner is None:
             waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
             if waits and not says(function.file, "not_scheduler"):
                 yield "queue", name, function.line, "takes jobs from a queue"
-    if function.owner is not None and re.search("accumulat|batch_size", function.name):
+    if function.owner is not None and re.search("accumulation|batch_size", function.name):
         yield "batch", name, function.line, "says how large a batch is"
-    elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed)", function.name):
+    elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed|_to)", function.name):
         yield "batch", name, function.line, "makes batches"
     for hazard in function.hazards:
         if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
@@ -238,12 +361,24 @@ def _classes(reading: Reading) -> dict[Class, str]:
             return False
         return any(edge.caller in running for each in of.methods.values() for edge in graph.callers.get(each, ()))
 
+    def handed(of: Class) -> bool:
+        """Whether objects of a class are made with what runs the model: they call it when its turn comes."""
+        made = graph.callers.get(of.methods["__init__"], ()) if "__init__" in of.methods else ()
+        calls = {id(edge.call): edge.caller for edge in made}
+        return any(
+            edge.how in ("callback", "process") and id(edge.call) in calls and edge.callee in running
+            for caller in calls.values()
+            for edge in graph.edges[caller]
+        )
+
     # A queue serves requests where it is part of a run of the model, or of what calls one.
     found = [
         of
         for of in keep
-        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of)
+        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of) or handed(of)
     ]
+    # Where the model is run by another package: queues from which an endless loop takes.
+    found = found or [of for of in keep if any(_takes_again(each, _queues(of)) for each in of.methods.values())]
     seen = set(found)
     for of in found:
         for other in sorted(near(of) & keep.keys() - seen, key=lambda each: each.key):
@@ -259,9 +394,21 @@ def _classes(reading: Reading) -> dict[Class, str]:
             apart = "cache" in split(other.name) or any(
                 says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling")
             )
-            if fits and given and DECIDES.search(other.name) and not apart and not other.native:
+            if (
+                fits
+                and (given or split(other.name) & ITEMS)
+                and DECIDES.search(other.name)
+                and not apart
+                and not other.native
+            ):
                 serving[other] = f"is asked by {of.name}"
     return serving
+
+
+def _takes_again(method: Function, queues: set[str]) -> bool:
+    """Whether an endless loop takes from one of the queues."""
+    taken = [call for call in method.calls if call.name in TAKES and call.loop]
+    return method.endless and any(len(chain) > 1 and chain[-2] in queues for call in taken for chain in call.callee)
 
 
 def _is_item(of: Class) -> bool:
@@ -281,14 +428,14 @@ def _is_made_queue(of: Class, name: str) -> bool:
 
 def _is_queue(of: Class, name: str) -> bool:
     """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
-    if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
-        return False
     if says(name, "not_scheduler") or any(
         each.target == name for method in of.methods.values() for each in method.made
     ):
         return False
-    if _is_made_queue(of, name):
+    if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
         return True
+    if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
+        return False
     used = {
         call.name
         for method in of.methods.values()

@@ -182,7 +182,8 @@ class Weighing:
             # It puts requests into a queue or takes them out.
             return ruled and row.rank == 0
         seeds = any(call.name in operators.SEEDS for call in thing.calls)
-        return section == "sampling" and (thing in self.reading.samples or seeds)
+        computes = ruled and row.rank == 0
+        return section == "sampling" and (thing in self.reading.samples or seeds or computes)
 
     def _linked(self, key: tuple[str, int], strong: set[tuple[str, int]]) -> bool:
         """Whether it calls, or is called by, what plays the same part in another file."""

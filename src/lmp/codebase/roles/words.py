@@ -25,7 +25,9 @@ def vocabulary() -> dict[str, tuple[frozenset[str], ...]]:
 
 @cache
 def split(name: str) -> frozenset[str]:
-    found = words(name) | {part.lower() for part in name.replace(".", "_").split("_") if part}
+    found = words(name) | {part.lower() for part in re.split(r"[._]", name) if part}
+    # ``TopKFilter`` has a letter that stands for itself.
+    found |= {part.lower() for part in re.findall(r"(?<=[a-z])[A-Z](?=[A-Z][a-z])", name)}
     # ``KVCache`` is cut before its last capital: the letters before it are a word of their own.
     lower = name.lower()
     if re.search(r"(?<![qw])kv", lower):
