@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
 from lmp.codebase.graph.records import Applied, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
+from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
@@ -46,6 +47,9 @@ FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memo
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
+EARLIER = frozenset(["cache", "cached", "past", "present"])
+KEYS_AND_VALUES = frozenset(["kv", "k", "v", "key", "value"])
+"""Words that together name keys and values of earlier tokens."""
 BY_NAME = "handles the cache"
 CALLED = ("forward", "__call__")
 USES = 2
@@ -212,7 +216,7 @@ def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Functi
 
 def _about(reading: Reading, function: Function) -> str:
     name = function.name
-    why = "" if function.native or function in reading.attending else _tensors(function)
+    why = "" if function.native else _fills(function) or _tensors(function, function in reading.attending)
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
@@ -225,8 +229,47 @@ def _about(reading: Reading, function: Function) -> str:
     return ""
 
 
-def _tensors(function: Function) -> str:
+def _is_kept(words: frozenset[str]) -> bool:
+    """Whether words name keys and values of earlier tokens: ``past_key_values``, ``cache.k``, ``layer_past``."""
+    return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
+
+
+def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
+    """Whether one of these is, or is a part or a view of, what is named as keys and values of earlier tokens."""
+    for chain in chains:
+        names = [part for part in chain if isinstance(part, str) and part != "self"]
+        if _is_kept(split("_".join(names))):
+            return True
+        made = [each for each in function.locals.get(names[0], ()) if each[0] != chain[0]] if names and deep else ()
+        if made and chain[0] == names[0] and _kept(function, made, deep - 1):
+            return True
+    return False
+
+
+def _fills(function: Function) -> str:
+    """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
+    if any(_kept(function, write.target) for write in function.writes):
+        return "fills keys and values that are kept"
+    for call in function.calls:
+        if call.name in JOINS and any(_kept(function, each) for each in call.args):
+            return "joins new keys and values to those that are kept"
+        if call.name == "append" and any(_is_kept(split(str(chain[0]))) for chain in call.callee):
+            return "collects keys and values of the layers"
+    carried = {name for name, chains in function.locals.items() if _is_kept(split(name)) and any(map(_result, chains))}
+    given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
+    if carried & {str(chain[0]) for chains in given for chain in chains}:
+        return "carries keys and values from step to step"
+    return ""
+
+
+def _result(chain: Chain) -> bool:
+    return any(isinstance(part, Applied) for part in chain)
+
+
+def _tensors(function: Function, attends: bool) -> str:
     """It makes tensors that it names a cache, fills one by index, or works out its size."""
+    if attends:
+        return ""
     made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
     if _pair(made):
         return "makes keys and values of a cache"
