@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
-from lmp.codebase.graph.records import Applied, Chain, Class, Function
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
@@ -40,15 +40,14 @@ TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "
 """The same, as whole words: ``evictable`` tells and takes nothing."""
 EMPTIES = re.compile(r"reset|clear|flush")
 MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
-HANDLES = re.compile(MAKES.pattern + r"|make|store|load|save|write|update|append|copy|insert|grow|flush")
-"""Verbs of what is done to a cache as a whole."""
 SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
 FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memory"])
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
 EARLIER = frozenset(["cache", "cached", "past", "present"])
-KEYS_AND_VALUES = frozenset(["kv", "k", "v", "key", "value"])
+KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
+KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
 BY_NAME = "handles the cache"
 CALLED = ("forward", "__call__")
@@ -137,8 +136,10 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
             yield of, f"keeps {' and '.join(pair)}"
-        elif made and _hands_out(of) and not says(of.name, "not_kv_cache"):
+        elif (made or _keeps_tensors(of)) and _hands_out(of):
             yield of, "hands out places and takes them back"
+        elif made and "cache" in split(of.name):
+            yield of, "keeps tensors and is named a cache"
         elif says(of.name, "kv_cache"):
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
@@ -154,17 +155,20 @@ def _keys_and_values(of: Class) -> tuple[str, str] | None:
 def _pair(names: Iterable[str]) -> tuple[str, str] | None:
     """Of names two that are alike but for the word for keys and the word for values."""
     by_words = {split(name): name for name in names}
-    for words, name in by_words.items():
-        for key, value in (("k", "v"), ("key", "value"), ("keys", "values")):
-            if key in words and (other := by_words.get(words - {key} | {value})):
-                return name, other
-    return None
+    keys = {words - KEYS: name for words, name in by_words.items() if words & KEYS}
+    pairs = ((keys.get(words - VALUES), name) for words, name in by_words.items() if words & VALUES)
+    return next(((key, value) for key, value in pairs if key), None)
 
 
 def _hands_out(of: Class) -> bool:
     """An allocator: it has both halves."""
     names = " ".join(of.methods)
     return re.search(r"alloc", names) is not None and re.search(r"free|release", names) is not None
+
+
+def _keeps_tensors(of: Class) -> bool:
+    """An attribute of it is said to be of tensors."""
+    return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
 
 
 def _keeps(of: Class) -> bool:
@@ -216,16 +220,18 @@ def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Functi
 
 def _about(reading: Reading, function: Function) -> str:
     name = function.name
-    why = "" if function.native else _fills(function) or _tensors(function, function in reading.attending)
+    why = "" if function.native else _fills(function) or _hands_over(function) or _tensors(function, function in reading.attending)
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    named = "cache" in split(name) and HANDLES.search(name) and not function.native
-    if named and _pair({*function.reads, *function.params, *function.locals}):
-        return "handles keys and values of a cache"
+    if "cache" in split(name):
+        if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
+            return "handles keys and values of a cache"
+        if any("cache" in split(str(chain[-1])) for write in function.writes for chain in write.target):
+            return "fills what it names a cache"
     return ""
 
 
@@ -234,10 +240,16 @@ def _is_kept(words: frozenset[str]) -> bool:
     return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
 
 
+def _is_both(name: str) -> bool:
+    """The same of both in one: a ``cache_key`` is that of any cache."""
+    words = split(name)
+    return _is_kept(words) and ("kv" in words or (words & KEYS and words & VALUES) or not words & KEYS_AND_VALUES)
+
+
 def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
     """Whether one of these is, or is a part or a view of, what is named as keys and values of earlier tokens."""
     for chain in chains:
-        names = [part for part in chain if isinstance(part, str) and part != "self"]
+        names = _names(chain)
         if _is_kept(split("_".join(names))):
             return True
         made = [each for each in function.locals.get(names[0], ()) if each[0] != chain[0]] if names and deep else ()
@@ -260,6 +272,27 @@ def _fills(function: Function) -> str:
     if carried & {str(chain[0]) for chains in given for chain in chains}:
         return "carries keys and values from step to step"
     return ""
+
+
+def _hands_over(function: Function) -> str:
+    """It gives new keys and values to what keeps earlier ones, and takes all of them back."""
+    for call in function.calls:
+        given = {chain for chains in (*call.args, *dict(call.keywords).values()) for chain in chains if chain}
+        kept = _kept(function, given) or any(EARLIER & split("_".join(_names(chain))) for chain in call.callee)
+        if kept and _pair(str(chain[0]) for chain in given):
+            back = {name for name, chains in function.locals.items() if any(_from(call, each) for each in chains)}
+            if _pair(back):
+                return "hands keys and values over and takes all of them back"
+    return ""
+
+
+def _from(call: Call, chain: Chain) -> bool:
+    """Whether a value is what a call gives, or a part of that."""
+    return any(isinstance(part, Applied) and chain[:number] in call.callee for number, part in enumerate(chain))
+
+
+def _names(chain: Chain) -> list[str]:
+    return [part for part in chain if isinstance(part, str) and part != "self"]
 
 
 def _result(chain: Chain) -> bool:
@@ -335,11 +368,15 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
     if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
         return f"counts what is free: {', '.join(sorted(asked))}"
+    for chain in function.sets:
+        known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
+        if known or "cache" in split(str(chain[-2])):
+            return f"sets its {chain[-1]}"
     runs = function.owner is not None and function.name in CALLED and function in reading.attending
     if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
         return f"attention that fills it: {', '.join(sorted(asked))}"
     called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
-    asked = {name for name in called if MAKES.search(name)}
+    asked = {name for name in called if MAKES.search(name) and name != "__init__"}
     return f"makes or clears it: {', '.join(sorted(asked))}" if asked else ""
 
 
