@@ -220,7 +220,8 @@ def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Functi
 
 def _about(reading: Reading, function: Function) -> str:
     name = function.name
-    why = "" if function.native else _fills(function) or _hands_over(function) or _tensors(function, function in reading.attending)
+    attends = function in reading.attending
+    why = "" if function.native else _fills(function, attends) or _hands_over(function) or _tensors(function, attends)
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
@@ -258,14 +259,16 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
     return False
 
 
-def _fills(function: Function) -> str:
+def _fills(function: Function, attends: bool) -> str:
     """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
     if any(_kept(function, write.target) for write in function.writes):
         return "fills keys and values that are kept"
     for call in function.calls:
         if call.name in JOINS and any(_kept(function, each) for each in call.args):
             return "joins new keys and values to those that are kept"
-        if call.name == "append" and any(_is_kept(split(str(chain[0]))) for chain in call.callee):
+        to = [split(str(chain[0])) for chain in call.callee] if call.name == "append" else ()
+        # Where calls lead to attention, what is named a cache alone is one of keys and values.
+        if any(_is_kept(each) or (attends and EARLIER & each) for each in to):
             return "collects keys and values of the layers"
     carried = {name for name, chains in function.locals.items() if _is_kept(split(name)) and any(map(_result, chains))}
     given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
@@ -301,11 +304,11 @@ def _result(chain: Chain) -> bool:
 
 def _tensors(function: Function, attends: bool) -> str:
     """It makes tensors that it names a cache, fills one by index, or works out its size."""
-    if attends:
-        return ""
     made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
     if _pair(made):
         return "makes keys and values of a cache"
+    if attends:
+        return ""
     named = (name for call in function.calls for name, chains in call.keywords if any(map(_allocated, chains)))
     if any("cache" in split(name) for name in named):
         return "makes tensors of a cache"
@@ -337,7 +340,8 @@ def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Functio
 def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """What an interface asks for, which a class below does."""
     for function in handled:
-        for base in reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else ():
+        owner = function.owner if function.name not in CALLED else None
+        for base in reading.graph.evaluator.line(owner)[1:] if owner is not None else ():
             if function.name in base.methods and base.methods[function.name].abstract:
                 yield base.methods[function.name]
 
