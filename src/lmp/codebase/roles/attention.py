@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.records import ITEM, Call, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, innermost
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import Reading, Row, place
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.reach import QKV, Reading, Row, place
+from lmp.codebase.roles.words import says, split
 
 BACKEND = re.compile(
     r"(?i)backend|get_\w*(module|impl|config|attn|attention)|determine|select|choose|best|dispatch|plan|gen_|impl$"
@@ -107,7 +107,7 @@ def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
 
 def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[Class, str]]:
     own = {function.owner: why for function, why in computes.items() if function.owner is not None}
-    named = [of for of in reading.classes if of not in own and says(of.name, "attention") and not SIDE.search(of.name)]
+    named = [of for of in reading.classes if of not in own and _is_named(of) and not SIDE.search(of.name)]
     leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
     sure = leads | own.keys()
     # What hands out the class that computes it, where one is chosen among several.
@@ -123,7 +123,7 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             yield of, "builds on what computes attention"
         elif of in bases:
             yield of, "what computes attention builds on it"
-        elif of in taken and len(of.fields) > 2:
+        elif of in taken:
             yield of, "what attention is given"
         elif of in sure or any(each in CALLED for each in of.methods):
             # A config or a kind that is named after it computes nothing.
@@ -138,12 +138,16 @@ def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
                 yield value.of
 
 
+def _is_named(of: Class) -> bool:
+    return says(of.name, "attention") or "qkv" in split(of.name)
+
+
 def _taken(reading: Reading, of: Class) -> Iterator[Class]:
-    """Records that the methods of a class say that they take."""
+    """Classes of what the methods of a class say that they take."""
     for method in of.methods.values():
         for chains in method.params.values():
             for value in map(innermost, reading.graph.evaluator.values(method, chains)):
-                if isinstance(value, ClassValue) and method.name != "__init__":
+                if isinstance(value, ClassValue):
                     yield value.of
 
 
@@ -153,8 +157,17 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
         return ""
     if function.native:
         return BY_NAME if function.calls else ""
+    if _table(reading, function):
+        return "keeps or tells which one is used"
     beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
     return BY_NAME if beside or function in reading.attending else ""
+
+
+def _table(reading: Reading, function: Function) -> bool:
+    """It puts something into a table of its module, or gives what stands in one."""
+    names = reading.facts.graphs[function.file].names
+    filled = (chain for write in function.writes for chain in write.target)
+    return any(chain[0] in names for chain in filled) or any(ITEM in chain[1:2] and chain[0] in names for chain in function.returns)
 
 
 def _detail(function: Function) -> bool:
@@ -201,12 +214,22 @@ def _operands(function: Function) -> int:
 
 
 def _serves(reading: Reading, function: Function, computes: dict[Function, str], classes: dict[Class, str]) -> str:
-    """It works on queries, keys or values for functions of attention, and for nothing else."""
-    if function.native or _operands(function) < 2 or _detail(function):
+    """It takes queries, keys or values from functions of attention, and from nothing else."""
+    kept = "cache" in split(function.qualname) or says(function.name, "kv_write")
+    if function.native or function.abstract or kept or _detail(function):
         return ""
-    callers = [edge.caller for edge in reading.graph.callers.get(function, ())]
-    serves = callers and not function.writes and all(each in computes or each.owner in classes for each in callers)
-    return "works on its operands" if serves and not says(function.qualname, "kv_cache") else ""
+    edges = reading.graph.callers.get(function, ())
+    given = any(_keys_or_values(each.call) for each in edges if each.call is not None)
+    if not given and (_operands(function) < 2 or function.writes):
+        return ""
+    serves = edges and all(each.caller in computes or each.caller.owner in classes for each in edges)
+    return "works on its operands" if serves else ""
+
+
+def _keys_or_values(call: Call) -> bool:
+    """Whether a call is given keys or values as they are."""
+    names = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
+    return any((found := QKV.match(name)) and (found[1] or found[2][0]) != "q" for name in names)
 
 
 def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
