@@ -7,7 +7,7 @@ methods of that class that lead to it, what works on queries, keys and values fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
@@ -30,6 +30,7 @@ OPERANDS = (
 )
 """Names of the three operands of attention."""
 BY_NAME = "by its name"
+TABLE = "keeps or tells which one is used"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 MOST_ALIKE = 3
@@ -67,6 +68,9 @@ def attention_rows(reading: Reading) -> list[Row]:
             )
             if why:
                 add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
+    for line, body, entry in _entries(reading, found):
+        place_of = Place(body.file, line)
+        found.setdefault((body.file, line), Row("attention", "backend", entry, place_of, "is put into a table", 1))
     for function in computes if len(found) < ROOM else ():
         for line, dotted in _sites(reading, function):
             name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
@@ -158,7 +162,7 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
     if function.native:
         return BY_NAME if function.calls else ""
     if _table(reading, function):
-        return "keeps or tells which one is used"
+        return TABLE
     beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
     return BY_NAME if beside or function in reading.attending else ""
 
@@ -168,6 +172,15 @@ def _table(reading: Reading, function: Function) -> bool:
     names = reading.facts.graphs[function.file].names
     filled = (chain for write in function.writes for chain in write.target)
     return any(chain[0] in names for chain in filled) or any(ITEM in chain[1:2] and chain[0] in names for chain in function.returns)
+
+
+def _entries(reading: Reading, found: Mapping[tuple[str, int], Row]) -> Iterator[tuple[int, Function, str]]:
+    """What modules put into such a table, each with its name there."""
+    for graph in reading.facts.graphs.values():
+        for edge in reading.graph.edges.get(graph.body, ()) if graph.body is not None else ():
+            row = found.get(edge.callee.key)
+            if row is not None and row.why == TABLE and edge.call is not None and edge.call.text:
+                yield edge.line, graph.body, edge.call.text
 
 
 def _detail(function: Function) -> bool:
@@ -194,7 +207,8 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
     if not method.native and not _detail(method):
         if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
             return "prepares attention"
-        if says(method.name, "attention_mask"):
+        below = [edge.callee for edge in reading.graph.edges[method]]
+        if says(method.name, "attention_mask") and not any(says(each.name, "attention_mask") for each in below):
             return "makes a mask"
     if method.native or method.owner not in classes or method.nested:
         return ""
