@@ -153,10 +153,10 @@ def _by_hand(source: Source) -> Iterator[Flag]:
         return
     seen: set[str] = set()
     for node, _ in source.all(ast.Compare):
-        if isinstance(node.ops[0], ast.Eq) and (name := constant(node.comparators[0])) and name not in seen:
-            if re.fullmatch(r"--[a-z][\w-]*", name):
-                seen.add(name)
-                yield Flag((name,), Place(source.file, node.lineno), "argv", None)
+        name = (constant(node.comparators[0]) or "") if isinstance(node.ops[0], ast.Eq) else ""
+        if name not in seen and re.fullmatch(r"--[a-z][\w-]*", name):
+            seen.add(name)
+            yield Flag((name,), Place(source.file, node.lineno), "argv", None)
 
 
 def _fired(source: Source, name: str) -> list[Function]:

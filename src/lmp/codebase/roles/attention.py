@@ -170,8 +170,9 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
 def _table(reading: Reading, function: Function) -> bool:
     """It puts something into a table of its module, or gives what stands in one."""
     names = reading.facts.graphs[function.file].names
-    filled = (chain for write in function.writes for chain in write.target)
-    return any(chain[0] in names for chain in filled) or any(ITEM in chain[1:2] and chain[0] in names for chain in function.returns)
+    filled = [chain for write in function.writes for chain in write.target]
+    given = [chain for chain in function.returns if ITEM in chain[1:2]]
+    return any(chain[0] in names for chain in (*filled, *given))
 
 
 def _entries(reading: Reading, found: Mapping[tuple[str, int], Row]) -> Iterator[tuple[int, Function, str]]:

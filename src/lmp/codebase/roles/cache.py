@@ -266,13 +266,14 @@ def _fills(function: Function, attends: bool) -> str:
     for call in function.calls:
         if call.name in JOINS and any(_kept(function, each) for each in call.args):
             return "joins new keys and values to those that are kept"
-        to = [split(str(chain[0])) for chain in call.callee] if call.name == "append" else ()
+        to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
         # Where calls lead to attention, what is named a cache alone is one of keys and values.
-        if any(_is_kept(each) or (attends and EARLIER & each) for each in to):
+        if any(_is_both(each) or (attends and EARLIER & split(each)) for each in to):
             return "collects keys and values of the layers"
     carried = {name for name, chains in function.locals.items() if _is_kept(split(name)) and any(map(_result, chains))}
     given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
-    if carried & {str(chain[0]) for chains in given for chain in chains}:
+    carried &= {str(chain[0]) for chains in given for chain in chains}
+    if _pair(carried) or any(map(_is_both, carried)):
         return "carries keys and values from step to step"
     return ""
 
