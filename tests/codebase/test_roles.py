@@ -651,6 +651,14 @@ def put_where(keys, values, key_cache, value_cache, places):
     return result_key_cache, result_value_cache, first
 
 
+def spread(states, room, mask):
+    amount = mask.sum(1)
+    width = mask.shape[1]
+    chosen = states[mask]
+    room[:, :width] = chosen
+    return room, amount
+
+
 def lookup(names, make):
     found = {}
     for name in names:
@@ -669,6 +677,7 @@ def main():
         x = logits.argmax(-1)
     put(x, x, x, x, x)
     put_where(x, x, x, x, x)
+    k_cache, rest = spread(x, past_key_values[0], x)
     return lookup(["a"], str)
 
 
@@ -679,9 +688,9 @@ if __name__ == "__main__":
 
 def test_keys_and_values_that_no_object_owns(tmp_path: Path) -> None:
     found = symbols(every_row(read(tmp_path, RETURNED)), "kv_cache")
-    # Mix joins them, Model collects those of its layers, put fills them, put_where has another do so, main carries
-    # them from step to step. The key of a lookup is that of any cache.
-    assert found == {"Mix.forward", "Model.forward", "put", "put_where", "main"}
+    # Mix joins them, Model collects those of its layers, put fills them, put_where has another do so, spread fills
+    # those that main gives it, main carries them from step to step. The key of a lookup is that of any cache.
+    assert found == {"Mix.forward", "Model.forward", "put", "put_where", "spread", "main"}
 
 
 LENT = """import torch

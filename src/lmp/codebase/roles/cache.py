@@ -80,7 +80,9 @@ def cache_rows(reading: Reading) -> list[Row]:
     handled |= makes
     for function in reading.functions:
         if function in handled:
-            add(function, handled[function], int(handled[function] == BY_NAME))
+            # Attention that fills it uses it.
+            uses_it = function in reading.attending and function.owner not in classes
+            add(function, handled[function], USES if uses_it else int(handled[function] == BY_NAME))
         elif function in uses:
             add(function, uses[function], USES)
     for asked in _asked(reading, handled):
@@ -195,7 +197,7 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
-        if why := _about(reading, each):
+        if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
     found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
     names = {each.name for each in found if "cache" in split(each.name)}
@@ -249,9 +251,11 @@ def _is_both(name: str) -> bool:
 
 def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
     """Whether one of these is, or is a part or a view of, what is named as keys and values of earlier tokens."""
+    of = function.owner.name if function.owner is not None else ""
     for chain in chains:
         names = _names(chain)
-        if _is_kept(split("_".join(names))):
+        # In a class that is named a cache, ``self.k`` is that of the cache.
+        if _is_kept(split("_".join((of, *names) if chain[0] == "self" and "cache" in split(of) else names))):
             return True
         made = [each for each in function.locals.get(names[0], ()) if each[0] != chain[0]] if names and deep else ()
         if made and chain[0] == names[0] and _kept(function, made, deep - 1):
@@ -268,13 +272,25 @@ def _fills(function: Function, attends: bool) -> str:
             return "joins new keys and values to those that are kept"
         to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
         # Where calls lead to attention, what is named a cache alone is one of keys and values.
-        if any(_is_both(each) or (attends and EARLIER & split(each)) for each in to):
+        if any(_is_both(each) or (attends and each.rstrip("s").endswith(tuple(EARLIER))) for each in to):
             return "collects keys and values of the layers"
     carried = {name for name, chains in function.locals.items() if _is_kept(split(name)) and any(map(_result, chains))}
     given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
     carried &= {str(chain[0]) for chains in given for chain in chains}
     if _pair(carried) or any(map(_is_both, carried)):
         return "carries keys and values from step to step"
+    return ""
+
+
+def _fills_given(reading: Reading, function: Function) -> str:
+    """It writes into a parameter for which a caller gives keys and values that are kept."""
+    written = {str(chain[0]) for write in function.writes for chain in write.target} & function.params.keys()
+    takes = [name for name in function.params if name not in ("self", "cls")] if written else []
+    for edge in reading.graph.callers.get(function, ()) if written and not function.native else ():
+        if edge.call is not None:
+            given = {**dict(zip(takes, edge.call.args, strict=False)), **dict(edge.call.keywords)}
+            if any(_kept(edge.caller, given[name]) for name in written & given.keys()):
+                return "fills keys and values that it is given"
     return ""
 
 
