@@ -1,7 +1,8 @@
 """Attention: modules that compute it, the backends that they may use, and its kernels.
 
 What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
-methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
+methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes,
+tables that such functions stand in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
 
 A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
-it alone calls, what makes, sizes, fills or empties it, and what asks it for places.
+it alone calls, what makes, sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and
+values are known by what is done to them: joined to earlier ones, written by index, handed over, carried through a loop.
 """
 
 from __future__ import annotations
