@@ -275,7 +275,12 @@ def _fills(function: Function, attends: bool) -> str:
         # Where calls lead to attention, what is named a cache alone is one of keys and values.
         if any(_is_both(each) or (attends and each.rstrip("s").endswith(tuple(EARLIER))) for each in to):
             return "collects keys and values of the layers"
-    carried = {name for name, chains in function.locals.items() if _is_kept(split(name)) and any(map(_result, chains))}
+    carried = {
+        name
+        for name, chains in function.locals.items()
+        # ``out.past_key_values`` is a part of what a call gave.
+        if _is_kept(split(name)) and any(map(_result, [*chains, *_firsts(function, chains)]))
+    }
     given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
     carried &= {str(chain[0]) for chains in given for chain in chains}
     if _pair(carried) or any(map(_is_both, carried)):
@@ -314,6 +319,12 @@ def _from(call: Call, chain: Chain) -> bool:
 
 def _names(chain: Chain) -> list[str]:
     return [part for part in chain if isinstance(part, str) and part != "self"]
+
+
+def _firsts(function: Function, chains: Iterable[Chain]) -> Iterator[Chain]:
+    """What the names are that these begin with."""
+    for chain in chains:
+        yield from function.locals.get(chain[0], ()) if isinstance(chain[0], str) else ()
 
 
 def _result(chain: Chain) -> bool:
