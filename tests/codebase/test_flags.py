@@ -53,6 +53,25 @@ def test_a_call_that_only_passes_names_on_is_none(one: One) -> None:
     assert found(facts) == [(("--width",), 4, "8", "")]
 
 
+def test_flags_that_are_compared_by_hand(one: One) -> None:
+    facts = one(
+        """
+        import sys
+        at = 0
+        for arg in sys.argv[1:]:
+            if arg.startswith("--size="):
+                size = arg.split("=")[1]
+            elif arg == "--size":
+                size = sys.argv[at + 2]
+            at += 1
+            if sys.argv[at] == "--size" or at == "-":
+                break
+        """
+    )
+    # The first comparison with the whole name; what is no name of a flag is none.
+    assert found(facts) == [(("--size",), 7, None, "")]
+
+
 def test_click_typer_absl_and_fire(one: One) -> None:
     facts = one(
         """

@@ -605,3 +605,269 @@ def test_what_hands_the_cache_on(tmp_path: Path) -> None:
     assert found >= {"Holder", "Holder.__init__", "Holder.reset", "Mix.setup_cache", "Mix.reset_cache"}
     assert found >= {"Model.setup_caches", "Model.reset_caches"}
     assert "main" not in found
+
+
+RETURNED = """import torch
+import torch.nn.functional as F
+
+
+class Mix(torch.nn.Module):
+    def forward(self, q, k, v, layer_past=None):
+        if layer_past is not None:
+            past_k, past_v = layer_past
+            k = torch.cat((past_k, k), dim=1)
+            v = torch.cat((past_v, v), dim=1)
+        out = F.scaled_dot_product_attention(q, k, v)
+        return out, (k, v)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mixes = [Mix(), Mix()]
+
+    def forward(self, x, past_key_values):
+        present_key_values = []
+        for mix, layer_past in zip(self.mixes, past_key_values):
+            x, pair = mix(x, x, x, layer_past)
+            present_key_values.append(pair)
+        return x, present_key_values
+
+
+def put(keys, values, key_cache, value_cache, places):
+    key_cache[places] = keys
+    value_cache[places] = values
+    everything = (key_cache, value_cache)
+    size = key_cache.shape
+    return everything, size
+
+
+def put_where(keys, values, key_cache, value_cache, places):
+    result_key_cache, result_value_cache = torch.ops.far.put(
+        keys, values, key_cache, value_cache, places
+    )
+    size = places.shape
+    first = size[0]
+    return result_key_cache, result_value_cache, first
+
+
+def spread(states, room, mask):
+    amount = mask.sum(1)
+    width = mask.shape[1]
+    chosen = states[mask]
+    room[:, :width] = chosen
+    return room, amount
+
+
+def go_on(model: Model, x):
+    past_key_values = None
+    for step in range(8):
+        out = model(x, past_key_values=past_key_values)
+        past_key_values = out.past_key_values
+        x = out.logits.argmax(-1)
+    return x
+
+
+def lookup(names, make):
+    found = {}
+    for name in names:
+        cache_key = make(name)
+        found[cache_key] = make(cache_key)
+    longest = max(found)
+    return longest
+
+
+def main():
+    model = Model()
+    past_key_values = [None, None]
+    x = torch.zeros(1)
+    for step in range(8):
+        logits, past_key_values = model.forward(x, past_key_values)
+        x = logits.argmax(-1)
+    put(x, x, x, x, x)
+    put_where(x, x, x, x, x)
+    k_cache, rest = spread(x, past_key_values[0], x)
+    go_on(model, x)
+    return lookup(["a"], str)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_keys_and_values_that_no_object_owns(tmp_path: Path) -> None:
+    found = symbols(every_row(read(tmp_path, RETURNED)), "kv_cache")
+    # Mix joins them, Model collects those of its layers, put fills them, put_where has another do so, spread fills
+    # those that main gives it, main and go_on carry them from step to step. The key of a lookup is that of any cache.
+    assert found == {"Mix.forward", "Model.forward", "put", "put_where", "spread", "go_on", "main"}
+
+
+LENT = """import torch
+import torch.nn.functional as F
+
+
+class Lender:
+    def __init__(self, limit):
+        self.limit = limit
+        self.lent: dict[int, torch.Tensor] = {}
+
+    def allocate(self, count, shape):
+        if count > self.limit:
+            raise MemoryError
+        self.limit -= count
+        self.lent[count] = shape.make()
+        return count
+
+    def free(self, handle):
+        self.limit += handle
+        if handle not in self.lent:
+            raise KeyError
+        self.lent.pop(handle)
+        return handle
+
+
+class Run:
+    def __init__(self):
+        self.cache_lender = Lender(8)
+
+    def again(self, shared):
+        handle = self.cache_lender.allocate(2, shared)
+        if handle > 4:
+            handle = 4
+        cache = shared.cache
+        cache.length = 0
+        return handle
+
+    def go(self, q, k, v):
+        self.again(q)
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+def main():
+    Run().go(1, 2, 3)
+"""
+
+
+def test_a_lender_of_tensors_and_what_sets_a_length(tmp_path: Path) -> None:
+    rows = [row for row in every_row(read(tmp_path, LENT)) if row.section == "kv_cache"]
+    # Lender says that it keeps tensors, gives their handles and takes them back.
+    assert {row.symbol for row in rows} == {"Lender", "Lender.allocate", "Lender.free", "Run.again"}
+
+
+TABLES = """import torch.nn.functional as F
+from transformers.masks import prepare_causal_mask
+
+KINDS = {}
+
+
+def register_attention(name, run):
+    if name in KINDS:
+        raise KeyError(name)
+    print(name)
+    KINDS[name] = run
+
+
+def find_attention(name):
+    if name not in KINDS:
+        raise KeyError(name)
+    print(name)
+    return KINDS[name]
+
+
+def repeat(states, times):
+    if times == 1:
+        return states
+    wide = states.expand(times)
+    print(times)
+    return wide.flatten()
+
+
+def plain(q, k, v):
+    k = repeat(k, 2)
+    v = repeat(v, 2)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+register_attention("plain", plain)
+
+
+class FusedQKV:
+    def __init__(self, width):
+        self.width = width
+
+    def forward(self, x):
+        return x, x, x
+
+
+class SelfAttention:
+    def __init__(self, qkv: FusedQKV):
+        self.qkv = qkv
+
+    def forward(self, x):
+        q, k, v = self.qkv.forward(x)
+        return plain(q, k, v)
+
+
+class Layer:
+    def __init__(self):
+        self.mix = SelfAttention(FusedQKV(8))
+
+    def forward(self, x):
+        mask = prepare_causal_mask(x)
+        first = x[0]
+        last = x[-1]
+        print(first, last, mask)
+        return self.mix.forward(x)
+
+
+def main():
+    find_attention("plain")
+    Layer().forward([1])
+"""
+
+
+def test_a_table_of_attention_and_its_parts(tmp_path: Path) -> None:
+    rows = [row for row in every_row(read(tmp_path, TABLES)) if row.section == "attention"]
+    # A table is filled and read by two functions and has one entry. SelfAttention takes a FusedQKV; repeat is given
+    # keys and values by what attends; the layer makes the mask through another package.
+    assert {row.symbol for row in rows} >= {
+        *("register_attention", "find_attention", "plain", "repeat", "FusedQKV", "SelfAttention", "Layer.forward"),
+    }
+    line = 1 + TABLES.splitlines().index('register_attention("plain", plain)')
+    assert line in {row.place.line for row in rows}
+
+
+WRAPPED = """import torch
+from tool import settings
+
+
+@settings.parsed
+def main(size):
+    return torch.argmax(torch.nn.functional.scaled_dot_product_attention(size, size, size))
+"""
+PARSED = """import argparse
+
+
+def parsed(run):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", default=8)
+    return lambda: run(parser.parse_args().size)
+"""
+OTHER = """import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--other")
+"""
+
+
+def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
+    package = tmp_path / "tool"
+    package.mkdir()
+    for name, text in {"__init__": "", "work": WRAPPED, "settings": PARSED, "other": OTHER}.items():
+        (package / f"{name}.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    rows = [row.symbol for row in every_row(reading) if row.section == "configuration"]
+    # The decorator of what runs a model reads the flags of the run, which come first; where a code base has few
+    # settings, those of other files follow.
+    assert rows == ["--size", "--other"]

@@ -64,7 +64,7 @@ class Flag:
 
     names: tuple[str, ...]
     place: Place
-    parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass", "c++"]
+    parser: Literal["argparse", "click", "typer", "fire", "absl", "dataclass", "argv", "c++"]
     default: str | None = None
     help: str = ""
     value: str = ""

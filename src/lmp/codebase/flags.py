@@ -1,8 +1,9 @@
-"""Flags and arguments of command lines: argparse, click, typer, absl and fire."""
+"""Flags and arguments of command lines: argparse, click, typer, absl, fire and comparisons by hand."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from lmp.codebase.facts import Flag, Place
@@ -14,7 +15,7 @@ LONGEST_HELP = 300
 
 def flags(source: Source) -> list[Flag]:
     """In the order of their lines. A name that reading cannot work out is given as it is written."""
-    found = [*_argparse(source), *_click(source), *_typer(source), *_absl(source), *_fire(source)]
+    found = [*_argparse(source), *_click(source), *_typer(source), *_absl(source), *_fire(source), *_by_hand(source)]
     return sorted(found, key=lambda each: each.place.line)
 
 
@@ -144,6 +145,18 @@ def _fire(source: Source) -> Iterator[Flag]:
                         "fire",
                         source.written(default) if default is not None else None,
                     )
+
+
+def _by_hand(source: Source) -> Iterator[Flag]:
+    """``arg == "--name"`` in a file that reads ``sys.argv``, each name once."""
+    if "sys.argv" not in source.text:
+        return
+    seen: set[str] = set()
+    for node, _ in source.all(ast.Compare):
+        name = (constant(node.comparators[0]) or "") if isinstance(node.ops[0], ast.Eq) else ""
+        if name not in seen and re.fullmatch(r"--[a-z][\w-]*", name):
+            seen.add(name)
+            yield Flag((name,), Place(source.file, node.lineno), "argv", None)
 
 
 def _fired(source: Source, name: str) -> list[Function]:

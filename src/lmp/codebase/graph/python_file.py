@@ -294,7 +294,7 @@ class _Reader:
             return
         if isinstance(target, ast.Subscript):
             self.expression(target, inside, loop)
-            self.written_to(target, value, inside)
+        self.written_to(target, value, inside)
         self.bind(target, self.chains(value), inside, owner)
         self.makes(target, value, inside)
 
@@ -353,6 +353,8 @@ class _Reader:
     def written_to(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         if isinstance(target, ast.Subscript):
             inside.writes.append(Write(target.lineno, self.chains(target.value), self.chains(value)))
+        elif isinstance(target, ast.Attribute) and _plain(target)[:-1] != ["self"]:
+            inside.sets += self.chains(target)
 
     def makes(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         """A tensor, or a collection of tensors, that is given a name."""

@@ -155,6 +155,8 @@ class Function:
     annotated: Chains = ()
     """What it says that it returns."""
     writes: list[Write] = field(default_factory=list)
+    sets: list[Chain] = field(default_factory=list)
+    """Attributes of other objects than its own that it sets: ``request.cache.length = 0``."""
     made: list[Made] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Every name and attribute that stands in it."""

@@ -1,20 +1,21 @@
 """Attention: modules that compute it, the backends that they may use, and its kernels.
 
 What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
-methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
+methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes,
+tables that such functions stand in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.records import ITEM, Call, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, innermost
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import Reading, Row, place
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.reach import QKV, Reading, Row, place
+from lmp.codebase.roles.words import says, split
 
 BACKEND = re.compile(
     r"(?i)backend|get_\w*(module|impl|config|attn|attention)|determine|select|choose|best|dispatch|plan|gen_|impl$"
@@ -30,6 +31,7 @@ OPERANDS = (
 )
 """Names of the three operands of attention."""
 BY_NAME = "by its name"
+TABLE = "keeps or tells which one is used"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 MOST_ALIKE = 3
@@ -67,6 +69,9 @@ def attention_rows(reading: Reading) -> list[Row]:
             )
             if why:
                 add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
+    for line, body, entry in _entries(reading, found):
+        place_of = Place(body.file, line)
+        found.setdefault((body.file, line), Row("attention", "backend", entry, place_of, "is put into a table", 1))
     for function in computes if len(found) < ROOM else ():
         for line, dotted in _sites(reading, function):
             name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
@@ -107,7 +112,7 @@ def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
 
 def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[Class, str]]:
     own = {function.owner: why for function, why in computes.items() if function.owner is not None}
-    named = [of for of in reading.classes if of not in own and says(of.name, "attention") and not SIDE.search(of.name)]
+    named = [of for of in reading.classes if of not in own and _is_named(of) and not SIDE.search(of.name)]
     leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
     sure = leads | own.keys()
     # What hands out the class that computes it, where one is chosen among several.
@@ -123,7 +128,7 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             yield of, "builds on what computes attention"
         elif of in bases:
             yield of, "what computes attention builds on it"
-        elif of in taken and len(of.fields) > 2:
+        elif of in taken:
             yield of, "what attention is given"
         elif of in sure or any(each in CALLED for each in of.methods):
             # A config or a kind that is named after it computes nothing.
@@ -138,12 +143,16 @@ def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
                 yield value.of
 
 
+def _is_named(of: Class) -> bool:
+    return says(of.name, "attention") or "qkv" in split(of.name)
+
+
 def _taken(reading: Reading, of: Class) -> Iterator[Class]:
-    """Records that the methods of a class say that they take."""
+    """Classes of what the methods of a class say that they take."""
     for method in of.methods.values():
         for chains in method.params.values():
             for value in map(innermost, reading.graph.evaluator.values(method, chains)):
-                if isinstance(value, ClassValue) and method.name != "__init__":
+                if isinstance(value, ClassValue):
                     yield value.of
 
 
@@ -153,8 +162,27 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
         return ""
     if function.native:
         return BY_NAME if function.calls else ""
+    if _table(reading, function):
+        return TABLE
     beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
     return BY_NAME if beside or function in reading.attending else ""
+
+
+def _table(reading: Reading, function: Function) -> bool:
+    """It puts something into a table of its module, or gives what stands in one."""
+    names = reading.facts.graphs[function.file].names
+    filled = [chain for write in function.writes for chain in write.target]
+    given = [chain for chain in function.returns if ITEM in chain[1:2]]
+    return any(chain[0] in names for chain in (*filled, *given))
+
+
+def _entries(reading: Reading, found: Mapping[tuple[str, int], Row]) -> Iterator[tuple[int, Function, str]]:
+    """What modules put into such a table, each with its name there."""
+    for graph in reading.facts.graphs.values():
+        for edge in reading.graph.edges.get(graph.body, ()) if graph.body is not None else ():
+            row = found.get(edge.callee.key)
+            if row is not None and row.why == TABLE and edge.call is not None and edge.call.text:
+                yield edge.line, graph.body, edge.call.text
 
 
 def _detail(function: Function) -> bool:
@@ -181,7 +209,8 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
     if not method.native and not _detail(method):
         if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
             return "prepares attention"
-        if says(method.name, "attention_mask"):
+        below = [edge.callee for edge in reading.graph.edges[method]]
+        if says(method.name, "attention_mask") and not any(says(each.name, "attention_mask") for each in below):
             return "makes a mask"
     if method.native or method.owner not in classes or method.nested:
         return ""
@@ -201,12 +230,22 @@ def _operands(function: Function) -> int:
 
 
 def _serves(reading: Reading, function: Function, computes: dict[Function, str], classes: dict[Class, str]) -> str:
-    """It works on queries, keys or values for functions of attention, and for nothing else."""
-    if function.native or _operands(function) < 2 or _detail(function):
+    """It takes queries, keys or values from functions of attention, and from nothing else."""
+    kept = "cache" in split(function.qualname) or says(function.name, "kv_write")
+    if function.native or function.abstract or kept or _detail(function):
         return ""
-    callers = [edge.caller for edge in reading.graph.callers.get(function, ())]
-    serves = callers and not function.writes and all(each in computes or each.owner in classes for each in callers)
-    return "works on its operands" if serves and not says(function.qualname, "kv_cache") else ""
+    edges = reading.graph.callers.get(function, ())
+    given = any(_keys_or_values(each.call) for each in edges if each.call is not None)
+    if not given and (_operands(function) < 2 or function.writes):
+        return ""
+    serves = edges and all(each.caller in computes or each.caller.owner in classes for each in edges)
+    return "works on its operands" if serves else ""
+
+
+def _keys_or_values(call: Call) -> bool:
+    """Whether a call is given keys or values as they are."""
+    names = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
+    return any((found := QKV.match(name)) and (found[1] or found[2][0]) != "q" for name in names)
 
 
 def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:

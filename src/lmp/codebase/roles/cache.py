@@ -1,7 +1,8 @@
 """The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
 
 A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
-it alone calls, what makes, sizes, fills or empties it, and what asks it for places.
+it alone calls, what makes, sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and
+values are known by what is done to them: joined to earlier ones, written by index, handed over, carried through a loop.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
-from lmp.codebase.graph.records import Applied, Chain, Class, Function
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
+from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
@@ -39,13 +41,15 @@ TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "
 """The same, as whole words: ``evictable`` tells and takes nothing."""
 EMPTIES = re.compile(r"reset|clear|flush")
 MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
-HANDLES = re.compile(MAKES.pattern + r"|make|store|load|save|write|update|append|copy|insert|grow|flush")
-"""Verbs of what is done to a cache as a whole."""
 SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
 FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memory"])
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
+EARLIER = frozenset(["cache", "cached", "past", "present"])
+KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
+KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
+"""Words that together name keys and values of earlier tokens."""
 BY_NAME = "handles the cache"
 CALLED = ("forward", "__call__")
 USES = 2
@@ -77,7 +81,9 @@ def cache_rows(reading: Reading) -> list[Row]:
     handled |= makes
     for function in reading.functions:
         if function in handled:
-            add(function, handled[function], int(handled[function] == BY_NAME))
+            # Attention that fills it uses it.
+            uses_it = function in reading.attending and function.owner not in classes
+            add(function, handled[function], USES if uses_it else int(handled[function] == BY_NAME))
         elif function in uses:
             add(function, uses[function], USES)
     for asked in _asked(reading, handled):
@@ -133,8 +139,10 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
             yield of, f"keeps {' and '.join(pair)}"
-        elif made and _hands_out(of) and not says(of.name, "not_kv_cache"):
+        elif (made or _keeps_tensors(of)) and _hands_out(of):
             yield of, "hands out places and takes them back"
+        elif made and "cache" in split(of.name):
+            yield of, "keeps tensors and is named a cache"
         elif says(of.name, "kv_cache"):
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
@@ -150,17 +158,20 @@ def _keys_and_values(of: Class) -> tuple[str, str] | None:
 def _pair(names: Iterable[str]) -> tuple[str, str] | None:
     """Of names two that are alike but for the word for keys and the word for values."""
     by_words = {split(name): name for name in names}
-    for words, name in by_words.items():
-        for key, value in (("k", "v"), ("key", "value"), ("keys", "values")):
-            if key in words and (other := by_words.get(words - {key} | {value})):
-                return name, other
-    return None
+    keys = {words - KEYS: name for words, name in by_words.items() if words & KEYS}
+    pairs = ((keys.get(words - VALUES), name) for words, name in by_words.items() if words & VALUES)
+    return next(((key, value) for key, value in pairs if key), None)
 
 
 def _hands_out(of: Class) -> bool:
     """An allocator: it has both halves."""
     names = " ".join(of.methods)
     return re.search(r"alloc", names) is not None and re.search(r"free|release", names) is not None
+
+
+def _keeps_tensors(of: Class) -> bool:
+    """An attribute of it is said to be of tensors."""
+    return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
 
 
 def _keeps(of: Class) -> bool:
@@ -187,7 +198,7 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
-        if why := _about(reading, each):
+        if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
     found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
     names = {each.name for each in found if "cache" in split(each.name)}
@@ -212,24 +223,121 @@ def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Functi
 
 def _about(reading: Reading, function: Function) -> str:
     name = function.name
-    why = "" if function.native or function in reading.attending else _tensors(function)
+    attends = function in reading.attending
+    why = "" if function.native else _fills(function, attends) or _hands_over(function) or _tensors(function, attends)
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    named = "cache" in split(name) and HANDLES.search(name) and not function.native
-    if named and _pair({*function.reads, *function.params, *function.locals}):
-        return "handles keys and values of a cache"
+    if "cache" in split(name):
+        if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
+            return "handles keys and values of a cache"
+        if any("cache" in split(str(chain[-1])) for write in function.writes for chain in write.target):
+            return "fills what it names a cache"
     return ""
 
 
-def _tensors(function: Function) -> str:
+def _is_kept(words: frozenset[str]) -> bool:
+    """Whether words name keys and values of earlier tokens: ``past_key_values``, ``cache.k``, ``layer_past``."""
+    return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
+
+
+def _is_both(name: str) -> bool:
+    """The same of both in one: a ``cache_key`` is that of any cache."""
+    words = split(name)
+    return _is_kept(words) and ("kv" in words or (words & KEYS and words & VALUES) or not words & KEYS_AND_VALUES)
+
+
+def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
+    """Whether one of these is, or is a part or a view of, what is named as keys and values of earlier tokens."""
+    of = function.owner.name if function.owner is not None else ""
+    for chain in chains:
+        names = _names(chain)
+        # In a class that is named a cache, ``self.k`` is that of the cache.
+        if _is_kept(split("_".join((of, *names) if chain[0] == "self" and "cache" in split(of) else names))):
+            return True
+        made = [each for each in function.locals.get(names[0], ()) if each[0] != chain[0]] if names and deep else ()
+        if made and chain[0] == names[0] and _kept(function, made, deep - 1):
+            return True
+    return False
+
+
+def _fills(function: Function, attends: bool) -> str:
+    """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
+    if any(_kept(function, write.target) for write in function.writes):
+        return "fills keys and values that are kept"
+    for call in function.calls:
+        if call.name in JOINS and any(_kept(function, each) for each in call.args):
+            return "joins new keys and values to those that are kept"
+        to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
+        # Where calls lead to attention, what is named a cache alone is one of keys and values.
+        if any(_is_both(each) or (attends and each.rstrip("s").endswith(tuple(EARLIER))) for each in to):
+            return "collects keys and values of the layers"
+    carried = {
+        name
+        for name, chains in function.locals.items()
+        # ``out.past_key_values`` is a part of what a call gave.
+        if _is_kept(split(name)) and any(map(_result, [*chains, *_firsts(function, chains)]))
+    }
+    given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
+    carried &= {str(chain[0]) for chains in given for chain in chains}
+    if _pair(carried) or any(map(_is_both, carried)):
+        return "carries keys and values from step to step"
+    return ""
+
+
+def _fills_given(reading: Reading, function: Function) -> str:
+    """It writes into a parameter for which a caller gives keys and values that are kept."""
+    written = {str(chain[0]) for write in function.writes for chain in write.target} & function.params.keys()
+    takes = [name for name in function.params if name not in ("self", "cls")] if written else []
+    for edge in reading.graph.callers.get(function, ()) if written and not function.native else ():
+        if edge.call is not None:
+            given = {**dict(zip(takes, edge.call.args, strict=False)), **dict(edge.call.keywords)}
+            if any(_kept(edge.caller, given[name]) for name in written & given.keys()):
+                return "fills keys and values that it is given"
+    return ""
+
+
+def _hands_over(function: Function) -> str:
+    """It gives new keys and values to what keeps earlier ones, and takes all of them back."""
+    for call in function.calls:
+        given = {chain for chains in (*call.args, *dict(call.keywords).values()) for chain in chains if chain}
+        kept = _kept(function, given) or any(EARLIER & split("_".join(_names(chain))) for chain in call.callee)
+        if kept and _pair(str(chain[0]) for chain in given):
+            back = {name for name, chains in function.locals.items() if any(_from(call, each) for each in chains)}
+            if _pair(back):
+                return "hands keys and values over and takes all of them back"
+    return ""
+
+
+def _from(call: Call, chain: Chain) -> bool:
+    """Whether a value is what a call gives, or a part of that."""
+    return any(isinstance(part, Applied) and chain[:number] in call.callee for number, part in enumerate(chain))
+
+
+def _names(chain: Chain) -> list[str]:
+    return [part for part in chain if isinstance(part, str) and part != "self"]
+
+
+def _firsts(function: Function, chains: Iterable[Chain]) -> Iterator[Chain]:
+    """What the names are that these begin with."""
+    for chain in chains:
+        yield from function.locals.get(chain[0], ()) if isinstance(chain[0], str) else ()
+
+
+def _result(chain: Chain) -> bool:
+    return any(isinstance(part, Applied) for part in chain)
+
+
+def _tensors(function: Function, attends: bool) -> str:
     """It makes tensors that it names a cache, fills one by index, or works out its size."""
     made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
     if _pair(made):
         return "makes keys and values of a cache"
+    if attends:
+        return ""
     named = (name for call in function.calls for name, chains in call.keywords if any(map(_allocated, chains)))
     if any("cache" in split(name) for name in named):
         return "makes tensors of a cache"
@@ -261,7 +369,8 @@ def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Functio
 def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """What an interface asks for, which a class below does."""
     for function in handled:
-        for base in reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else ():
+        owner = function.owner if function.name not in CALLED else None
+        for base in reading.graph.evaluator.line(owner)[1:] if owner is not None else ():
             if function.name in base.methods and base.methods[function.name].abstract:
                 yield base.methods[function.name]
 
@@ -292,11 +401,15 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
     if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
         return f"counts what is free: {', '.join(sorted(asked))}"
+    for chain in function.sets:
+        known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
+        if known or "cache" in split(str(chain[-2])):
+            return f"sets its {chain[-1]}"
     runs = function.owner is not None and function.name in CALLED and function in reading.attending
     if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
         return f"attention that fills it: {', '.join(sorted(asked))}"
     called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
-    asked = {name for name in called if MAKES.search(name)}
+    asked = {name for name in called if MAKES.search(name) and name != "__init__"}
     return f"makes or clears it: {', '.join(sorted(asked))}" if asked else ""
 
 

@@ -118,6 +118,10 @@ def _files(reading: Reading) -> set[str]:
     found = {each.file for each in key}
     for each in key:
         found |= {edge.callee.file for edge in reading.graph.edges.get(each, ())}
+        # What wraps it runs with it: a decorator may read the command line.
+        body = reading.facts.graphs[each.file].body
+        wraps = reading.graph.evaluator.values(body, each.decorators) if body is not None else ()
+        found |= {value.of.file for value in map(innermost, wraps) if isinstance(value, FunctionValue)}
     return found
 
 

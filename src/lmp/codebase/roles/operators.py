@@ -17,6 +17,7 @@ any function of another package that is named after it, and objects of such a cl
 PREPARES = re.compile(
     r"\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)\.(?:plan|begin_forward|build)\w*$"
     r"|(?:attention|attn|fmha)\w*\.(?:\w+\.)*\w*[mM]ask(?:\.\w+)?$"
+    r"|\.[a-z_]\w*(?:attention|attn|causal)_mask\w*$|\.(?:attention|attn|causal)_mask\w*$"
 )
 """Calls that prepare an object of another package which computes attention, or make a mask for it."""
 SAMPLES = frozenset(

@@ -164,8 +164,9 @@ class Weighing:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
             return points + CLASS + any(method in self.reached for method in methods)
-        short = thing.end - thing.line <= SHORT
-        points += 2 * (not short) + (thing in self.reached) - bool(TELLS.match(thing.name))
+        # What an interface asks for is said in few lines.
+        large = 2 if thing.end - thing.line > SHORT else int(thing.abstract)
+        points += large + (thing in self.reached) - bool(TELLS.match(thing.name))
         if section in ("attention", "sampling") and thing.native:
             points += (thing.loops > 0) - 2 * bool(split(thing.name) & SETS)
         points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
