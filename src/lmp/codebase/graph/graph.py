@@ -230,8 +230,11 @@ class CallGraph:
                 # In the order of the last mention: what an ``else`` leaves stands behind the branches.
                 targets.pop(target, None)
                 targets[target] = how
-        if not targets and call.callee and not self._is_external(function, call, values):
-            targets = self._by_name(function, call) or self._module(function, call, values)
+        if not targets and call.callee:
+            # An extension that is built from C++ is a package that only its own code names: its functions are bound.
+            targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
+            if not targets and not self._is_external(function, call, values):
+                targets = self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
         if len(targets) > MOST_TARGETS:
@@ -331,9 +334,6 @@ class CallGraph:
         """Where the object is not known: the methods of that name, if one class or one family of classes has them."""
         name = call.name
         chain = call.callee[0]
-        bound = self._bound(function, chain)
-        if bound:
-            return dict.fromkeys(bound, "registry")
         if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
             return {}
         found = [each for each in self.methods.get(name, ()) if not each.outer]

@@ -332,17 +332,21 @@ class Paths:
 
                 length = {each: one[each] + other[each] + self._varies(each) for each in both}
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
+                # What only leads to another of them lies on the way to it.
+                inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
-                    # Prefill and decode are beside one another.
+                    # Prefill and decode are beside one another, and so are classes that run the model alike.
                     found[first] = None
                     found.update(
                         (each, None)
-                        for each in order
-                        if each.owner is first.owner is not None
-                        and length[each] <= length[first] + BESIDE_ONE_ANOTHER
-                        and split(each.name) & PHASES
+                        for each in inner
+                        if _beside_it(each, first) and length[each] <= length[first] + BESIDE_ONE_ANOTHER
+                        or (kind == "sampling" and _alike(each, first) and length[each] <= length[first])
                     )
         return list(found)
+
+    def _calls(self, function: Function) -> set[Function]:
+        return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
 
     def _varies(self, function: Function) -> float:
         """What it counts that a method is put in place of one of a class above, which does the work in most cases."""
@@ -373,7 +377,9 @@ class Paths:
             beside = BESIDE.search(row.place.file) is not None
             return beside, row.role == "library", function not in outermost, *_plainness(function)
 
-        return [each for _, each in sorted(begins, key=order)[:1]] or self._roots(ways)
+        ordered = sorted(begins, key=order)
+        plainest = {row.role == "library": each for row, each in reversed(ordered)}
+        return [each for _, each in ordered if each in plainest.values()] or self._roots(ways)
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
@@ -394,7 +400,7 @@ class Paths:
         flow = _Flow()
         ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
         asked: dict[str, Ways] = {}
-        for kind in ("batch", "places"):
+        for kind in ("batch",):
             if kind in ends and self.hubs:
                 asked[kind] = ends.pop(kind)
         starts: list[Function] = []
@@ -526,6 +532,16 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
                 number += 1
                 heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
     return far
+
+
+def _beside_it(function: Function, first: Function) -> bool:
+    """Whether a method is another phase of a run: prefill and decode are beside one another."""
+    return function.owner is first.owner is not None and bool(split(function.name) & PHASES)
+
+
+def _alike(function: Function, first: Function) -> bool:
+    """Whether a method of another class runs the model too, and is not put in place of the first one."""
+    return function.owner is not first.owner and function.owner is not None is not first.owner and function.name != first.name
 
 
 def _is_step(function: Function) -> bool:

@@ -357,10 +357,11 @@ def _takes_all(function: Function, call: Call) -> bool:
 
 
 def _calls_model(call: Call) -> bool:
-    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
+    """Whether what is called is named ``model``: ``self._model(…)``, ``model.forward(…)``."""
     return any(
-        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
+        isinstance(last, str) and last.strip("_") == MODEL and chain[-1] in (last, "forward")
         for chain in call.callee
+        for last in [part for part in chain if part != "forward"][-1:]
     )
 
 
