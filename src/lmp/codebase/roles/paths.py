@@ -34,8 +34,8 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
-STEP = 1.0
-"""What a step counts that leads to no end."""
+STEP, PART = 1.0, 0.3
+"""What a step counts that leads to no end, and a call of what plays a part."""
 LEAST, MOST = 0.15, 40
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
@@ -45,6 +45,12 @@ BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
+
+
+PARTS_SHOWN = frozenset(
+    [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
+)
+"""What is shown wherever the way to the ends calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class Ways:
         """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in () if function in self.ends else self.calls.get(function, ()):
-            if self.far.get(edge.callee, math.inf) < self.far[function]:
+            if self.far.get(edge.callee, math.inf) <= self.far[function]:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
@@ -217,9 +223,6 @@ class Paths:
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
-            "places": self._innermost(
-                {each for each in self._played("kv_cache", "allocate") if each.name != "__init__"}
-            ),
             "training": self._innermost(self.training),
             "queue": self.queues,
         }
@@ -335,14 +338,17 @@ class Paths:
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
-                    # Prefill and decode are beside one another, and so are classes that run the model alike.
                     found[first] = None
-                    found.update(
-                        (each, None)
-                        for each in inner
-                        if _beside_it(each, first) and length[each] <= length[first] + BESIDE_ONE_ANOTHER
-                        or (kind == "sampling" and _alike(each, first) and length[each] <= length[first])
-                    )
+                    done = split(first.name) & PHASES
+                    for each in inner:
+                        phases = split(each.name) & PHASES
+                        if each.owner is first.owner is not None:
+                            # Prefill and decode are beside one another: of each phase the nearest counts.
+                            if phases - done and length[each] <= length[first] + BESIDE_ONE_ANOTHER:
+                                found[each] = None
+                                done |= phases
+                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first]:
+                            found[each] = None
         return list(found)
 
     def _calls(self, function: Function) -> set[Function]:
@@ -415,7 +421,8 @@ class Paths:
         if not self.hubs:
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
         flow.run(self.hubs or starts, ends)
-        flow.add(self._steps(starts, flow))
+        flow.add(self._steps(starts, flow), STEP)
+        flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
@@ -446,6 +453,24 @@ class Paths:
                     yield edge
                 if (function, edge.callee) in flow.edge_of:
                     waiting.append((edge.callee, again))
+
+    def _parts(self, flow: _Flow) -> Iterator[Edge]:
+        """What the functions on the way call that plays a part itself, and what such calls lead on to."""
+        parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+        waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
+        seen = set(waiting)
+        while waiting:
+            function = waiting.pop()
+            for edges in self.sites.get(function, ()):
+                for edge in self.alternatives(edges):
+                    callee = edge.callee
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}")
+                    bound = callee.native and not function.native and edge.how == "registry"
+                    if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
+                        yield edge
+                        if callee not in seen:
+                            seen.add(callee)
+                            waiting.append(callee)
 
     @staticmethod
     def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
@@ -500,10 +525,10 @@ class _Flow:
                             number += 1
                             heapq.heappush(waiting, (-share, number, edge.callee))
 
-    def add(self, edges: Iterable[Edge]) -> None:
+    def add(self, edges: Iterable[Edge], weight: float) -> None:
         for edge in edges:
             self.edge_of.setdefault((edge.caller, edge.callee), edge)
-            self.weight.setdefault((edge.caller, edge.callee), {"": STEP})
+            self.weight.setdefault((edge.caller, edge.callee), {"": weight})
 
     def most(self) -> list[Edge]:
         """The edges that carry most, of all kinds together."""
@@ -532,11 +557,6 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
                 number += 1
                 heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
     return far
-
-
-def _beside_it(function: Function, first: Function) -> bool:
-    """Whether a method is another phase of a run: prefill and decode are beside one another."""
-    return function.owner is first.owner is not None and bool(split(function.name) & PHASES)
 
 
 def _alike(function: Function, first: Function) -> bool:
