@@ -137,6 +137,8 @@ TAKES = frozenset(
 )
 BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
+COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
+"""What gives back what it is given, made faster, and runs nothing of it."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -303,6 +305,8 @@ class CallGraph:
 
     def _handed(self, function: Function, call: Call) -> Iterator[Edge]:
         """Functions that a call is given to run."""
+        if call.name in COMPILES:
+            return
         starts = call.name in STARTS
         for name, chains in (*(("", each) for each in call.args), *call.keywords):
             for chain in chains:

@@ -20,7 +20,7 @@ from functools import cached_property
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, Reading, Row, stem, works
-from lmp.codebase.roles.words import says, split
+from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
 """What an edge counts above 1, by how it was found: what is less certain is further away."""
@@ -43,6 +43,8 @@ MOST_ALTERNATIVES = 5
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
+SHAPES = frozenset(["norm", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+"""Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
@@ -219,7 +221,7 @@ class Paths:
         """The ways to each kind of end that the code base has."""
         found = {
             "attention": self.attention,
-            "feed forward": self._modules("feed_forward"),
+            "feed forward": self._modules("feed_forward") | self._beside_attention,
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
@@ -239,6 +241,22 @@ class Paths:
             for each in self.reading.functions
             if each.name in CALLED and each.owner is not None and says(each.owner.name, part) and not each.abstract
         }
+
+    @cached_property
+    def _beside_attention(self) -> set[Function]:
+        """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
+        attends = self.reaching(self.attention)
+        modules = {each for each in attends if each.name in CALLED and each.owner is not None}
+        found: set[Function] = set()
+        for each in modules:
+            if not self._calls(each) & modules or (each.owner is not None and says(each.owner.name, "attention")):
+                continue
+            for edges in self.sites.get(each, ()):
+                callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
+                named = [split(callee.owner.name) for callee in callees if callee.owner and callee.name in CALLED]
+                if len(named) == len(edges) and not any(one & SHAPES for one in named):
+                    found.update(callee for callee in callees if callee not in attends)
+        return found
 
     @cached_property
     def attention(self) -> set[Function]:
@@ -333,7 +351,7 @@ class Paths:
                     if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
                 ]
 
-                length = {each: one[each] + other[each] + self._varies(each) for each in both}
+                length = {each: one[each] + other[each] + self._varies(each) + _plainness(each)[0] for each in both}
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
@@ -347,7 +365,7 @@ class Paths:
                             if phases - done and length[each] <= length[first] + BESIDE_ONE_ANOTHER:
                                 found[each] = None
                                 done |= phases
-                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first]:
+                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
                             found[each] = None
         return list(found)
 
@@ -573,8 +591,8 @@ def _plainness(function: Function) -> tuple[object, ...]:
     """Of functions that do the same first the one of the plain run, then the outermost, then the shortest name: what
     varies is named by what it adds."""
     words = split(function.qualname) | split(stem(function.file))
-    plain = says(f"{stem(function.file)}_{function.name}", "plain_run")
-    return not plain, function.file.count("/"), len(words), function.key
+    plain = rank(f"{stem(function.file)}_{function.name}", "plain_run")
+    return plain is None, plain or 0, function.file.count("/"), len(words), function.key
 
 
 def _handles(row: Row) -> bool:
