@@ -484,7 +484,10 @@ class Evaluator:
     def top(self, file: str, name: str, depth: int) -> Values:
         """A name of a module: what it defines, assigns or imports."""
         graph = self.graphs.get(file)
-        if graph is None or depth > DEEPEST + 4:
+        if graph is None:
+            return ()
+        if depth > DEEPEST + 4:
+            self._cut += 1
             return ()
         if name in graph.classes:
             return (ClassValue(graph.classes[name]),)
@@ -549,6 +552,9 @@ class Evaluator:
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
                     break
+        else:
+            # What is left out here is not what is to be kept in mind.
+            self._cut += 1
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
