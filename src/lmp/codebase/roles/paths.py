@@ -19,7 +19,7 @@ from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
-from lmp.codebase.roles.reach import BESIDE, CALLED, Reading, Row, stem, works
+from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -156,7 +156,11 @@ class Paths:
             return edges
         modules = [edge for edge in edges if edge.how in ("direct", "attribute") and edge.callee.name in CALLED]
         if len(modules) == len(edges) <= MOST_ALTERNATIVES:
-            return [edge for edge in edges if not edge.callee.abstract]
+            # Layers of the model that stands for the others count before those of other models.
+            file = self.reading.model.file if self.reading.model is not None else ""
+            return [each for each in edges if each.callee.file == file] or [
+                edge for edge in edges if not edge.callee.abstract
+            ]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
@@ -338,7 +342,7 @@ class Paths:
         and a gradient."""
         found: dict[Function, None] = {}
         model = self.reading.model
-        attends = self.ends.get("attention") if model is None else self.ways([model])
+        attends = self.ends.get("attention") if model is None else self.ways(self._outermost(model))
         below = self._below([model] if model is not None else [])
         started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
@@ -368,6 +372,12 @@ class Paths:
                         elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
                             found[each] = None
         return list(found)
+
+    def _outermost(self, model: Function) -> set[Function]:
+        """The model, and what it wraps: a model without its head, which others may call instead."""
+        attends = self.ends["attention"].far if "attention" in self.ends else {}
+        inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
+        return {model} | {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"} and each.file == model.file}
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
@@ -578,8 +588,9 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 
 
 def _alike(function: Function, first: Function) -> bool:
-    """Whether a method of another class runs the model too, and is not put in place of the first one."""
-    return function.owner is not first.owner and function.owner is not None is not first.owner and function.name != first.name
+    """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
+    names = (first.name, *CALLED)
+    return function.owner is not first.owner and None not in (function.owner, first.owner) and function.name not in names
 
 
 def _is_step(function: Function) -> bool:
