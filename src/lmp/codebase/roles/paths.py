@@ -423,7 +423,7 @@ class Paths:
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        roots = [each for each in every if each.endless] or [each for each in every if each not in self.callers]
+        roots = [each for each in every if each not in self.callers] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
