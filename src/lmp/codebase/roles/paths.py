@@ -36,7 +36,7 @@ DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
 STEP, PART = 1.0, 0.3
 """What a step counts that leads to no end, and a call of what plays a part."""
-LEAST, MOST = 0.15, 40
+LEAST, MOST = 0.15, 48
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
@@ -442,7 +442,9 @@ class Paths:
             ways = self.ways([hub])
             begins = self._starts(ways)
             flow.run(begins, {"": ways, **asked})
-            queued = self.ways([hub, *self.queues])
+            # Requests reach the loop through a queue that one of its own objects takes them from.
+            owners = {each.owner for each in ways.far} - {None}
+            queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
