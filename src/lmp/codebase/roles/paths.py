@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
@@ -111,11 +111,21 @@ class Paths:
             sites: dict[tuple[int, str], list[Edge]] = {}
             for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
+                    edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
                     handed = str(edge.callee.key) if edge.how in ("callback", "process", "queue") else ""
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
+
+    def _interface(self, edge: Edge) -> Edge:
+        """Where only tests put something in the place of a method, the method that they replace."""
+        callee = edge.callee
+        if edge.how != "inheritance" or not BESIDE.search(callee.file):
+            return edge
+        above = self.reading.graph.evaluator.line(callee.owner)[1:] if callee.owner is not None else []
+        named = [of.methods[callee.name] for of in above if callee.name in of.methods]
+        return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
     @cached_property
     def callers(self) -> dict[Function, set[Function]]:
@@ -355,7 +365,9 @@ class Paths:
                     if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
                 ]
 
-                length = {each: one[each] + other[each] + self._varies(each) + _plainness(each)[0] for each in both}
+                length = {
+                    each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
+                }
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
@@ -377,7 +389,8 @@ class Paths:
         """The model, and what it wraps: a model without its head, which others may call instead."""
         attends = self.ends["attention"].far if "attention" in self.ends else {}
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
-        return {model} | {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"} and each.file == model.file}
+        named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
+        return {model, *(each for each in named if each.file == model.file)}
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
@@ -459,20 +472,31 @@ class Paths:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
-        for function in shown:
+        reached = {callee for _, callee in flow.edge_of}
+        waiting = list(shown)
+        while waiting:
+            function = waiting.pop(0)
+            found: list[Edge] = []
             for edges in self.sites.get(function, ()):
-                yield from (edge for edge in edges if edge.how == "queue" and edge.callee in shown)
+                # What takes from a queue, and what runs beside, is part of the run as soon as both ends are.
+                found += [edge for edge in edges if edge.how in ("queue", "process") and edge.callee in shown]
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
-                    yield from chosen
+                    found += chosen
                 elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop calls is all that there is.
-                    yield from chosen
+                    found += chosen
+            if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
+                found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
+            yield from found
+            ends = dict.fromkeys(each for edge in found for each in (edge.caller, edge.callee))
+            waiting += [each for each in ends if each not in shown]
+            shown.update(ends)
         trains = self.ways(self.training).far if self.training else {}
-        waiting = [(each, False) for each in starts]
+        steps = [(each, False) for each in starts]
         seen: set[Function] = set()
-        while waiting:
-            function, within = waiting.pop()
+        while steps:
+            function, within = steps.pop()
             if function in seen or function not in trains:
                 continue
             seen.add(function)
@@ -482,7 +506,7 @@ class Paths:
                 if again and _is_step(edge.callee) and edge.how not in ("constructor", "callback"):
                     yield edge
                 if (function, edge.callee) in flow.edge_of:
-                    waiting.append((edge.callee, again))
+                    steps.append((edge.callee, again))
 
     def _parts(self, flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call that plays a part itself, and what such calls lead on to."""
@@ -501,6 +525,9 @@ class Paths:
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
+
+    def _is_plain(self, function: Function) -> bool:
+        return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
 
     @staticmethod
     def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
@@ -591,8 +618,8 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 
 def _alike(function: Function, first: Function) -> bool:
     """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
-    names = (first.name, *CALLED)
-    return function.owner is not first.owner and None not in (function.owner, first.owner) and function.name not in names
+    owners = {function.owner, first.owner}
+    return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
 
 
 def _is_step(function: Function) -> bool:
@@ -600,11 +627,15 @@ def _is_step(function: Function) -> bool:
     return says(f"{owner}_{function.name}", "training_step")
 
 
+def _plain_run(function: Function) -> int | None:
+    return rank(f"{stem(function.file)}_{function.name}", "plain_run")
+
+
 def _plainness(function: Function) -> tuple[object, ...]:
     """Of functions that do the same first the one of the plain run, then the outermost, then the shortest name: what
     varies is named by what it adds."""
     words = split(function.qualname) | split(stem(function.file))
-    plain = rank(f"{stem(function.file)}_{function.name}", "plain_run")
+    plain = _plain_run(function)
     return plain is None, plain or 0, function.file.count("/"), len(words), function.key
 
 
