@@ -139,6 +139,8 @@ BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
 COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
+KEEPS = "set_defaults"
+"""Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -202,7 +204,7 @@ class CallGraph:
         self.kept: dict[str, dict[Function, None]] = {}
         for function in self.functions:
             for call in () if function.native else function.calls:
-                for name, chains in call.keywords if call.name == "set_defaults" else ():
+                for name, chains in call.keywords if call.name == KEEPS else ():
                     values = self.evaluator.values(function, chains)
                     given = (each.of for each in values if isinstance(each, FunctionValue))
                     self.kept.setdefault(name, {}).update(dict.fromkeys(given))
@@ -315,7 +317,7 @@ class CallGraph:
 
     def _handed(self, function: Function, call: Call) -> Iterator[Edge]:
         """Functions that a call is given to run."""
-        if call.name in COMPILES:
+        if call.name in COMPILES or call.name == KEEPS:
             return
         starts = call.name in STARTS
         for name, chains in (*(("", each) for each in call.args), *call.keywords):

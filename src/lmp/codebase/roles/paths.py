@@ -26,7 +26,7 @@ COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "call
 """What an edge counts above 1, by how it was found: what is less certain is further away."""
 SETS_UP = re.compile(
     r"_*(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
-    r"|dummy|validate|verify|parse|config|compile|from_)"
+    r"|dummy|validate|verify|parse|config|compile|from_|abort|cancel)"
 )
 """What sets up, tears down or tries something, and runs no model for a user."""
 ASIDE = 4.0
