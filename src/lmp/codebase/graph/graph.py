@@ -589,8 +589,17 @@ class CallGraph:
                 if each[0] == "self":
                     yield from self._channel(function, (*each, chain[-1]))
         name = receiver[1] if receiver[0] == "self" and len(receiver) == 2 else receiver[0]
+        if len(receiver) > 2:
+            for value in self.evaluator.values(function, (tuple(receiver[:-1]),)):
+                kinds = self.evaluator.line(value.of) if isinstance(value, Instance) else []
+                yield from ((of, receiver[-1]) for of in kinds if self._is_queue(of, receiver[-1]))
         if owner is None or not isinstance(name, str) or (len(receiver) > 1 and receiver[0] != "self"):
             return
+        getter = self.evaluator.method(owner, name) if len(receiver) == 2 else None
+        if getter is not None and ("property",) in getter.decorators:
+            for returned in getter.returns:
+                if returned[0] == "self" and len(returned) > 1:
+                    yield from self._channel(getter, (*returned, chain[-1]))
         for of in self.evaluator.line(owner):
             if self._is_queue(of, name):
                 yield of, name

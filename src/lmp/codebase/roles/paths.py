@@ -25,7 +25,7 @@ from lmp.codebase.roles.words import rank, says, split
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
 """What an edge counts above 1, by how it was found: what is less certain is further away."""
 SETS_UP = re.compile(
-    r"_*(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
+    r"_*(?:async_)?(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
     r"|dummy|validate|verify|parse|config|compile|from_|abort|cancel)"
 )
 """What sets up, tears down or tries something, and runs no model for a user."""
@@ -92,8 +92,12 @@ class Ways:
 
 
 def _cost(edge: Edge) -> float:
-    aside = BESIDE.search(f"{edge.callee.file} {edge.callee.qualname}") or SETS_UP.match(edge.callee.name)
-    return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * bool(aside)
+    return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * _aside(edge)
+
+
+def _aside(edge: Edge) -> bool:
+    callee = edge.callee
+    return bool(BESIDE.search(f"{callee.file} {callee.qualname}") or SETS_UP.match(callee.name))
 
 
 class Paths:
@@ -171,6 +175,9 @@ class Paths:
             return [each for each in edges if each.callee.file == file] or [
                 edge for edge in edges if not edge.callee.abstract
             ]
+        if all(edge.how == "registry" and not edge.callee.native for edge in edges):
+            # Of commands the plainest.
+            return [min(edges, key=lambda edge: _plainness(edge.callee))]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
@@ -431,7 +438,7 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name)]
+        plain = [each for each in handlers if not BESIDE.search(each.name) and not SETS_UP.match(each.name)]
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
