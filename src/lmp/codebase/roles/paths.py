@@ -40,6 +40,8 @@ LEAST, MOST = 0.15, 48
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
+MOST_CHOSEN = 3
+"""Methods of one class that one call may lead to, which are all shown."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
@@ -175,6 +177,10 @@ class Paths:
             return [each for each in edges if each.callee.file == file] or [
                 edge for edge in edges if not edge.callee.abstract
             ]
+        owners = {edge.callee.owner for edge in edges if edge.how in ("direct", "attribute")}
+        if len(edges) <= MOST_CHOSEN and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners - {None}:
+            # Methods of one object among which a run chooses: greedy and drawn.
+            return edges
         if all(edge.how == "registry" and not edge.callee.native for edge in edges):
             # Of commands the plainest.
             return [min(edges, key=lambda edge: _plainness(edge.callee))]
