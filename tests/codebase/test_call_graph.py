@@ -42,6 +42,7 @@ A = "class A:\n    def run(self):\n        pass\n\n    def other(self):\n       
         ("one, a = 1, A()\n    a.run()", "A.run"),
         ("made = types.SimpleNamespace(go=A().run)\n    made.go()", "A.run"),
         ("torch.compile(helper)()", "helper"),
+        ("args = parser.parse_args()\n    parser.set_defaults(func=A().run)\n    args.func(args)", "A.run"),
     ],
 )
 def test_ways_to_call(tmp_path: Path, body: str, callee: str) -> None:
@@ -236,3 +237,52 @@ def test_an_unknown_layer_is_the_module_of_the_file_that_has_its_name(tmp_path: 
     found = edges(tmp_path, m=text)
     assert ("ToyModel.forward", "ToyLayer.forward") in found
     assert ("ToyModel.forward", "ToyNorm.forward") not in found
+
+
+def test_what_compiles_a_function_does_not_run_it(tmp_path: Path) -> None:
+    text = "import torch\n\ndef step():\n    return 1\n\ndef setup():\n    torch.compile(step)\n"
+    assert ("setup", "step") not in edges(tmp_path, m=text)
+
+
+def test_an_extension_of_the_code_base_is_called_through_its_module(tmp_path: Path) -> None:
+    # The built module is no file of the code base: only the name that is bound tells what is called. The bracket of a
+    # call may stand on the next line.
+    native = """struct Attn { void run(int x); };
+void Attn::run(int x) { int y = x; }
+void attn_forward(long handle, int x)
+{
+    Attn* attn = reinterpret_cast<Attn*> (handle);
+    attn->run
+    (
+        x
+    );
+}
+PYBIND11_MODULE(ext, m) { m.def("attn_forward", &attn_forward, "attention"); }
+"""
+    python = "import fast_ext as ext\n\ndef forward(handle, x):\n    return ext.attn_forward(handle, x)\n"
+    found = edges(tmp_path, m=python, ext_cu=native)
+    assert {("forward", "attn_forward"), ("attn_forward", "Attn.run")} <= found
+
+
+def test_a_queue_is_found_through_a_property_of_another_object(tmp_path: Path) -> None:
+    text = """import queue
+
+class Manager:
+    def __init__(self):
+        self.requests = queue.Queue()
+
+    def take(self):
+        return self.requests.get()
+
+class Sender:
+    def __init__(self, manager: Manager):
+        self.manager = manager
+
+    @property
+    def outbox(self):
+        return self.manager.requests
+
+    def hand_over(self, request):
+        self.outbox.put(request)
+"""
+    assert ("Sender.hand_over", "Manager.take") in edges(tmp_path, m=text)

@@ -304,9 +304,11 @@ if __name__ == "__main__":
 
 
 def test_layers_of_a_dictionary_are_followed_to_a_kernel_that_is_not_known(tmp_path: Path) -> None:
-    # ``kernels.fast`` is in no known library: it is given queries, keys and values. ``generate`` draws itself.
+    # ``kernels.fast`` is in no known library: it is given queries, keys and values. ``generate`` draws itself, and makes
+    # the cache that a run needs.
     assert edges(tmp_path, LAYERS) == {
         ("main", "generate"),
+        ("generate", "KVCache.__init__"),
         ("generate", "TinyModel.forward"),
         ("TinyModel.forward", "Block.forward"),
         ("Block.forward", "Attention.forward"),
@@ -357,3 +359,84 @@ if __name__ == "__main__":
 
 def test_of_commands_the_plainest_stands_for_all(tmp_path: Path) -> None:
     assert edges(tmp_path, COMMANDS) == {("main", "generate"), ("generate", "step"), ("step", "TinyModel.forward")}
+
+
+THREADS = """import queue
+import threading
+
+import abc
+
+
+class Engine(abc.ABC):
+    @abc.abstractmethod
+    def prefill(self, tokens):
+        pass
+
+    @abc.abstractmethod
+    def generate(self, state):
+        pass
+
+
+class Driver:
+    engine: Engine
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self.waiting = queue.Queue()
+        self.prefilled = [queue.Queue() for _ in range(2)]
+        threading.Thread(target=self.prefill_loop).start()
+        threading.Thread(target=self.generate_loop).start()
+
+    def place(self, request):
+        self.waiting.put(request)
+
+    def prefill_loop(self):
+        mine = self.prefilled[0]
+        while True:
+            request = self.waiting.get()
+            mine.put(self.engine.prefill(request))
+
+    def generate_loop(self):
+        mine = self.prefilled[0]
+        while True:
+            state = mine.get()
+            self.engine.generate(state)
+
+
+class Servicer:
+    def __init__(self, driver: Driver):
+        self.driver = driver
+
+    def decode(self, request):
+        self.driver.place(request)
+
+
+def serve(engine: Engine):
+    return Servicer(Driver(engine))
+"""
+MOCK = """from server import Engine
+
+
+class MockEngine(Engine):
+    def prefill(self, tokens):
+        return tokens
+
+    def generate(self, state):
+        return state
+"""
+
+
+def test_loops_that_hand_on_through_queues_are_one_run(tmp_path: Path) -> None:
+    # No model is in this code base. ``mine`` is one of the queues of a list. The engine that a test makes stands for
+    # nothing: what the loops call is the interface. ``decode`` is what puts requests in, and ``serve`` starts the loops.
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "mock_engine.py").write_text(MOCK)
+    found = edges(tmp_path, THREADS)
+    assert {
+        ("Driver.place", "Driver.prefill_loop"),
+        ("Driver.prefill_loop", "Engine.prefill"),
+        ("Driver.prefill_loop", "Driver.generate_loop"),
+        ("Driver.generate_loop", "Engine.generate"),
+        ("Servicer.decode", "Driver.place"),
+    } <= found
+    assert not [callee for _, callee in found if callee.startswith("Mock")]

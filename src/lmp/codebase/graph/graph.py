@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.graph.values import (
     FLUENT,
     ClassValue,
@@ -137,6 +137,10 @@ TAKES = frozenset(
 )
 BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
+COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
+"""What gives back what it is given, made faster, and runs nothing of it."""
+KEEPS = "set_defaults"
+"""Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -197,6 +201,13 @@ class CallGraph:
         for graph in graphs.values():
             for name, (target, _) in graph.bindings.items():
                 self.bound.setdefault(name, []).extend(self.natives.get(target, ())[:4])
+        self.kept: dict[str, dict[Function, None]] = {}
+        for function in self.functions:
+            for call in () if function.native else function.calls:
+                for name, chains in call.keywords if call.name == KEEPS else ():
+                    values = self.evaluator.values(function, chains)
+                    given = (each.of for each in values if isinstance(each, FunctionValue))
+                    self.kept.setdefault(name, {}).update(dict.fromkeys(given))
         self.edges: dict[Function, list[Edge]] = {}
         self.lost: dict[Function, list[Lost]] = {}
         self.callers: dict[Function, list[Edge]] = {}
@@ -230,8 +241,14 @@ class CallGraph:
                 # In the order of the last mention: what an ``else`` leaves stands behind the branches.
                 targets.pop(target, None)
                 targets[target] = how
-        if not targets and call.callee and not self._is_external(function, call, values):
-            targets = self._by_name(function, call) or self._module(function, call, values)
+        if not targets and call.callee:
+            # An extension that is built from C++ is a package that only its own code names: its functions are bound.
+            targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
+            if not targets and len(call.callee[0]) == 2 and call.name in self.kept:
+                # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
+                targets = dict.fromkeys(self.kept[call.name], "registry")
+            if not targets and not self._is_external(function, call, values):
+                targets = self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
         if len(targets) > MOST_TARGETS:
@@ -300,6 +317,8 @@ class CallGraph:
 
     def _handed(self, function: Function, call: Call) -> Iterator[Edge]:
         """Functions that a call is given to run."""
+        if call.name in COMPILES or call.name == KEEPS:
+            return
         starts = call.name in STARTS
         for name, chains in (*(("", each) for each in call.args), *call.keywords):
             for chain in chains:
@@ -331,9 +350,6 @@ class CallGraph:
         """Where the object is not known: the methods of that name, if one class or one family of classes has them."""
         name = call.name
         chain = call.callee[0]
-        bound = self._bound(function, chain)
-        if bound:
-            return dict.fromkeys(bound, "registry")
         if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
             return {}
         found = [each for each in self.methods.get(name, ()) if not each.outer]
@@ -552,7 +568,7 @@ class CallGraph:
                 chain = call.callee[0] if call.callee else ()
                 if len(chain) < 2 or (call.name not in SENDS and call.name not in TAKES):
                     continue
-                for key in self._channel(function, chain):
+                for key in dict.fromkeys(self._channel(function, chain)):
                     if call.name in SENDS:
                         writers.setdefault(key, []).append((function, call))
                     else:
@@ -566,13 +582,28 @@ class CallGraph:
     def _channel(self, function: Function, chain: Chain) -> Iterator[object]:
         """By the address that a socket is bound to, or by the queue that an object keeps."""
         owner = holder(function)
-        name = chain[1] if chain[0] == "self" and len(chain) == 3 else chain[0] if len(chain) == 2 else None
-        if owner is None or not isinstance(name, str):
+        # One of several queues counts as all of them; a variable stands for what it was given.
+        *receiver, _ = [each for each in chain if not (isinstance(each, str) and each.startswith(ITEM[0]))]
+        if len(receiver) == 1 and receiver[0] in function.locals:
+            for each in function.locals[receiver[0]]:
+                if each[0] == "self":
+                    yield from self._channel(function, (*each, chain[-1]))
+        name = receiver[1] if receiver[0] == "self" and len(receiver) == 2 else receiver[0]
+        if len(receiver) > 2:
+            for value in self.evaluator.values(function, (tuple(receiver[:-1]),)):
+                kinds = self.evaluator.line(value.of) if isinstance(value, Instance) else []
+                yield from ((of, receiver[-1]) for of in kinds if self._is_queue(of, receiver[-1]))
+        if owner is None or not isinstance(name, str) or (len(receiver) > 1 and receiver[0] != "self"):
             return
-        for each in self.evaluator.line(owner):
-            if self._is_queue(each, name):
-                yield each, name
-            for method in each.methods.values():
+        getter = self.evaluator.method(owner, name) if len(receiver) == 2 else None
+        if getter is not None and ("property",) in getter.decorators:
+            for returned in getter.returns:
+                if returned[0] == "self" and len(returned) > 1:
+                    yield from self._channel(getter, (*returned, chain[-1]))
+        for of in self.evaluator.line(owner):
+            if self._is_queue(of, name):
+                yield of, name
+            for method in of.methods.values():
                 for call in method.calls:
                     target = call.callee[0] if call.callee else ()
                     if call.name in BINDS and len(target) > 1 and target[-2] == name and call.args:
@@ -583,7 +614,7 @@ class CallGraph:
     @staticmethod
     def _is_queue(owner: Class, name: str) -> bool:
         for _, chain in owner.attributes.get(name, ()):
-            made = [part for part in chain if isinstance(part, str)]
+            made = [part for part in chain if isinstance(part, str) and part[0] not in (MANY, ITEM[0])]
             if made and re.search(r"(?i)queue|deque", made[-1]):
                 return True
         return False

@@ -11,7 +11,8 @@ from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, F
 
 CALL = re.compile(
     r"\b(?:(?P<receiver>[A-Za-z_]\w*+(?:\(\)|\[[^\[\]\n]{0,80}\])?) ?(?:->|\.) ?|(?P<scope>[A-Za-z_]\w*+) ?:: ?)?"
-    r"(?P<name>[A-Za-z_]\w*+) ?(?:<[^;(){}<>\n]{0,200}(?:<[^;(){}<>\n]{0,100}>[^;(){}<>\n]{0,100}){0,3}>)? ?(?:\(|<<<)"
+    r"(?P<name>[A-Za-z_]\w*+) ?(?:<[^;(){}<>\n]{0,200}(?:<[^;(){}<>\n]{0,100}>[^;(){}<>\n]{0,100}){0,3}>)?"
+    r" ?(?:\n ?)?(?:\(|<<<)"
 )
 """A word is looked at once, from its beginning: generated code has long ones."""
 MADE = re.compile(

@@ -504,7 +504,10 @@ class Evaluator:
     def top(self, file: str, name: str, depth: int) -> Values:
         """A name of a module: what it defines, assigns or imports."""
         graph = self.graphs.get(file)
-        if graph is None or depth > DEEPEST + 4:
+        if graph is None:
+            return ()
+        if depth > DEEPEST + 4:
+            self._cut += 1
             return ()
         if name in graph.classes:
             return (ClassValue(graph.classes[name]),)

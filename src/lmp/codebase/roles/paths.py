@@ -14,19 +14,19 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
-from lmp.codebase.roles.reach import BESIDE, CALLED, Reading, Row, stem, works
-from lmp.codebase.roles.words import says, split
+from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
 """What an edge counts above 1, by how it was found: what is less certain is further away."""
 SETS_UP = re.compile(
-    r"_*(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
-    r"|dummy|validate|verify|parse|config|compile|from_)"
+    r"_*(?:async_)?(?:init|load|setup|set_up|build|create|register|warm|capture|profile|export|sleep|wake|shut|stop|close|release"
+    r"|dummy|validate|verify|parse|config|compile|from_|abort|cancel)"
 )
 """What sets up, tears down or tries something, and runs no model for a user."""
 ASIDE = 4.0
@@ -34,17 +34,27 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
-STEP = 1.0
-"""What a step counts that leads to no end."""
-LEAST, MOST = 0.15, 40
+STEP, PART = 1.0, 0.3
+"""What a step counts that leads to no end, and a call of what plays a part."""
+LEAST, MOST = 0.15, 48
 """The share of a run that an edge of the nesting carries, and the edges that are shown."""
 MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
+MOST_CHOSEN = 3
+"""Methods of one class that one call may lead to, which are all shown."""
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
+SHAPES = frozenset(["norm", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+"""Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
+
+
+PARTS_SHOWN = frozenset(
+    [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
+)
+"""What is shown wherever the way to the ends calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Ways:
         """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in () if function in self.ends else self.calls.get(function, ()):
-            if self.far.get(edge.callee, math.inf) < self.far[function]:
+            if self.far.get(edge.callee, math.inf) <= self.far[function]:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
@@ -84,8 +94,12 @@ class Ways:
 
 
 def _cost(edge: Edge) -> float:
-    aside = BESIDE.search(f"{edge.callee.file} {edge.callee.qualname}") or SETS_UP.match(edge.callee.name)
-    return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * bool(aside)
+    return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * _aside(edge)
+
+
+def _aside(edge: Edge) -> bool:
+    callee = edge.callee
+    return bool(BESIDE.search(f"{callee.file} {callee.qualname}") or SETS_UP.match(callee.name))
 
 
 class Paths:
@@ -103,11 +117,21 @@ class Paths:
             sites: dict[tuple[int, str], list[Edge]] = {}
             for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
+                    edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
                     handed = str(edge.callee.key) if edge.how in ("callback", "process", "queue") else ""
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
+
+    def _interface(self, edge: Edge) -> Edge:
+        """Where only tests put something in the place of a method, the method that they replace."""
+        callee = edge.callee
+        if edge.how != "inheritance" or not BESIDE.search(callee.file):
+            return edge
+        above = self.reading.graph.evaluator.line(callee.owner)[1:] if callee.owner is not None else []
+        named = [of.methods[callee.name] for of in above if callee.name in of.methods]
+        return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
     @cached_property
     def callers(self) -> dict[Function, set[Function]]:
@@ -148,7 +172,18 @@ class Paths:
             return edges
         modules = [edge for edge in edges if edge.how in ("direct", "attribute") and edge.callee.name in CALLED]
         if len(modules) == len(edges) <= MOST_ALTERNATIVES:
-            return [edge for edge in edges if not edge.callee.abstract]
+            # Layers of the model that stands for the others count before those of other models.
+            file = self.reading.model.file if self.reading.model is not None else ""
+            return [each for each in edges if each.callee.file == file] or [
+                edge for edge in edges if not edge.callee.abstract
+            ]
+        owners = {edge.callee.owner for edge in edges if edge.how in ("direct", "attribute")}
+        if len(edges) <= MOST_CHOSEN and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners - {None}:
+            # Methods of one object among which a run chooses: greedy and drawn.
+            return edges
+        if all(edge.how == "registry" and not edge.callee.native for edge in edges):
+            # Of commands the plainest.
+            return [min(edges, key=lambda edge: _plainness(edge.callee))]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
@@ -213,13 +248,10 @@ class Paths:
         """The ways to each kind of end that the code base has."""
         found = {
             "attention": self.attention,
-            "feed forward": self._modules("feed_forward"),
+            "feed forward": self._modules("feed_forward") | self._beside_attention,
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
-            "places": self._innermost(
-                {each for each in self._played("kv_cache", "allocate") if each.name != "__init__"}
-            ),
             "training": self._innermost(self.training),
             "queue": self.queues,
         }
@@ -236,6 +268,22 @@ class Paths:
             for each in self.reading.functions
             if each.name in CALLED and each.owner is not None and says(each.owner.name, part) and not each.abstract
         }
+
+    @cached_property
+    def _beside_attention(self) -> set[Function]:
+        """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
+        attends = self.reaching(self.attention)
+        modules = {each for each in attends if each.name in CALLED and each.owner is not None}
+        found: set[Function] = set()
+        for each in modules:
+            if not self._calls(each) & modules or (each.owner is not None and says(each.owner.name, "attention")):
+                continue
+            for edges in self.sites.get(each, ()):
+                callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
+                named = [split(callee.owner.name) for callee in callees if callee.owner and callee.name in CALLED]
+                if len(named) == len(edges) and not any(one & SHAPES for one in named):
+                    found.update(callee for callee in callees if callee not in attends)
+        return found
 
     @cached_property
     def attention(self) -> set[Function]:
@@ -317,7 +365,7 @@ class Paths:
         and a gradient."""
         found: dict[Function, None] = {}
         model = self.reading.model
-        attends = self.ends.get("attention") if model is None else self.ways([model])
+        attends = self.ends.get("attention") if model is None else self.ways(self._outermost(model))
         below = self._below([model] if model is not None else [])
         started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
@@ -330,19 +378,35 @@ class Paths:
                     if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
                 ]
 
-                length = {each: one[each] + other[each] + self._varies(each) for each in both}
+                length = {
+                    each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
+                }
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
+                # What only leads to another of them lies on the way to it.
+                inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
-                    # Prefill and decode are beside one another.
                     found[first] = None
-                    found.update(
-                        (each, None)
-                        for each in order
-                        if each.owner is first.owner is not None
-                        and length[each] <= length[first] + BESIDE_ONE_ANOTHER
-                        and split(each.name) & PHASES
-                    )
+                    done = split(first.name) & PHASES
+                    for each in inner:
+                        phases = split(each.name) & PHASES
+                        if each.owner is first.owner is not None:
+                            # Prefill and decode are beside one another: of each phase the nearest counts.
+                            if phases - done and length[each] <= length[first] + BESIDE_ONE_ANOTHER:
+                                found[each] = None
+                                done |= phases
+                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
+                            found[each] = None
         return list(found)
+
+    def _outermost(self, model: Function) -> set[Function]:
+        """The model, and what it wraps: a model without its head, which others may call instead."""
+        attends = self.ends["attention"].far if "attention" in self.ends else {}
+        inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
+        named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
+        return {model, *(each for each in named if each.file == model.file)}
+
+    def _calls(self, function: Function) -> set[Function]:
+        return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
 
     def _varies(self, function: Function) -> float:
         """What it counts that a method is put in place of one of a class above, which does the work in most cases."""
@@ -373,17 +437,19 @@ class Paths:
             beside = BESIDE.search(row.place.file) is not None
             return beside, row.role == "library", function not in outermost, *_plainness(function)
 
-        return [each for _, each in sorted(begins, key=order)[:1]] or self._roots(ways)
+        ordered = sorted(begins, key=order)
+        plainest = {row.role == "library": each for row, each in reversed(ordered)}
+        return [each for _, each in ordered if each in plainest.values()] or self._roots(ways)
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name)]
+        plain = [each for each in handlers if not BESIDE.search(each.name) and not SETS_UP.match(each.name)]
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        roots = [each for each in every if each.endless] or [each for each in every if each not in self.callers]
+        roots = [each for each in every if each not in self.callers] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
@@ -394,7 +460,7 @@ class Paths:
         flow = _Flow()
         ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
         asked: dict[str, Ways] = {}
-        for kind in ("batch", "places"):
+        for kind in ("batch",):
             if kind in ends and self.hubs:
                 asked[kind] = ends.pop(kind)
         starts: list[Function] = []
@@ -402,34 +468,48 @@ class Paths:
             ways = self.ways([hub])
             begins = self._starts(ways)
             flow.run(begins, {"": ways, **asked})
-            queued = self.ways([hub, *self.queues])
+            # Requests reach the loop through a queue that one of its own objects takes them from.
+            owners = {each.owner for each in ways.far} - {None}
+            queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
         flow.run(self.hubs or starts, ends)
-        flow.add(self._steps(starts, flow))
+        flow.add(self._steps(starts, flow), STEP)
+        flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
-        for function in shown:
+        reached = {callee for _, callee in flow.edge_of}
+        waiting = list(shown)
+        while waiting:
+            function = waiting.pop(0)
+            found: list[Edge] = []
             for edges in self.sites.get(function, ()):
-                yield from (edge for edge in edges if edge.how == "queue" and edge.callee in shown)
+                # What takes from a queue, and what runs beside, is part of the run as soon as both ends are.
+                found += [edge for edge in edges if edge.how in ("queue", "process") and edge.callee in shown]
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
-                    yield from chosen
+                    found += chosen
                 elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop calls is all that there is.
-                    yield from chosen
+                    found += chosen
+            if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
+                found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
+            yield from found
+            ends = dict.fromkeys(each for edge in found for each in (edge.caller, edge.callee))
+            waiting += [each for each in ends if each not in shown]
+            shown.update(ends)
         trains = self.ways(self.training).far if self.training else {}
-        waiting = [(each, False) for each in starts]
+        steps = [(each, False) for each in starts]
         seen: set[Function] = set()
-        while waiting:
-            function, within = waiting.pop()
+        while steps:
+            function, within = steps.pop()
             if function in seen or function not in trains:
                 continue
             seen.add(function)
@@ -439,7 +519,28 @@ class Paths:
                 if again and _is_step(edge.callee) and edge.how not in ("constructor", "callback"):
                     yield edge
                 if (function, edge.callee) in flow.edge_of:
-                    waiting.append((edge.callee, again))
+                    steps.append((edge.callee, again))
+
+    def _parts(self, flow: _Flow) -> Iterator[Edge]:
+        """What the functions on the way call that plays a part itself, and what such calls lead on to."""
+        parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+        waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
+        seen = set(waiting)
+        while waiting:
+            function = waiting.pop()
+            for edges in self.sites.get(function, ()):
+                for edge in self.alternatives(edges):
+                    callee = edge.callee
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}")
+                    bound = callee.native and not function.native and edge.how == "registry"
+                    if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
+                        yield edge
+                        if callee not in seen:
+                            seen.add(callee)
+                            waiting.append(callee)
+
+    def _is_plain(self, function: Function) -> bool:
+        return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
 
     @staticmethod
     def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
@@ -494,10 +595,10 @@ class _Flow:
                             number += 1
                             heapq.heappush(waiting, (-share, number, edge.callee))
 
-    def add(self, edges: Iterable[Edge]) -> None:
+    def add(self, edges: Iterable[Edge], weight: float) -> None:
         for edge in edges:
             self.edge_of.setdefault((edge.caller, edge.callee), edge)
-            self.weight.setdefault((edge.caller, edge.callee), {"": STEP})
+            self.weight.setdefault((edge.caller, edge.callee), {"": weight})
 
     def most(self) -> list[Edge]:
         """The edges that carry most, of all kinds together."""
@@ -528,17 +629,27 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
     return far
 
 
+def _alike(function: Function, first: Function) -> bool:
+    """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
+    owners = {function.owner, first.owner}
+    return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+
+
 def _is_step(function: Function) -> bool:
     owner = function.owner.name if function.owner is not None else ""
     return says(f"{owner}_{function.name}", "training_step")
+
+
+def _plain_run(function: Function) -> int | None:
+    return rank(f"{stem(function.file)}_{function.name}", "plain_run")
 
 
 def _plainness(function: Function) -> tuple[object, ...]:
     """Of functions that do the same first the one of the plain run, then the outermost, then the shortest name: what
     varies is named by what it adds."""
     words = split(function.qualname) | split(stem(function.file))
-    plain = says(f"{stem(function.file)}_{function.name}", "plain_run")
-    return not plain, function.file.count("/"), len(words), function.key
+    plain = _plain_run(function)
+    return plain is None, plain or 0, function.file.count("/"), len(words), function.key
 
 
 def _handles(row: Row) -> bool:

@@ -303,19 +303,27 @@ class Reading:
         return len({edge.caller for edge in self.graph.callers.get(maker, ())}) if maker is not None else 0
 
     def link_models(self) -> None:
-        """Lets calls of what is named ``model``, and is not known, lead to the model that stands for all."""
+        """Lets calls of what is named ``model``, or of its methods, that are not known lead to the one that stands for
+        all."""
         model = self.model
         if model is None:
             return
         attending = self.reaching(self.attends)
         for function in self.functions:
+            led: dict[int, list[Function]] = {}
+            for edge in self.graph.edges[function]:
+                led.setdefault(id(edge.call), []).append(edge.callee)
             for call in () if function.native or function is model else function.calls:
-                if not _calls_model(call):
-                    continue
-                if not any(edge.call is call and edge.callee in attending for edge in self.graph.edges[function]):
-                    edge = Edge(function, model, call.line, "name", 1, call)
+                known = led.get(id(call), ())
+                target: Function | None = None
+                if _calls_model(call) and attending.isdisjoint(known):
+                    target = model
+                elif not known and model.owner is not None and _on_model(call):
+                    target = self.graph.evaluator.method(model.owner, call.name)
+                if target is not None and target is not function:
+                    edge = Edge(function, target, call.line, "name", 1, call)
                     self.graph.edges[function].append(edge)
-                    self.graph.callers.setdefault(model, []).append(edge)
+                    self.graph.callers.setdefault(target, []).append(edge)
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
@@ -357,9 +365,18 @@ def _takes_all(function: Function, call: Call) -> bool:
 
 
 def _calls_model(call: Call) -> bool:
-    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
+    """Whether what is called is named ``model``: ``self._model(…)``, ``model.forward(…)``."""
     return any(
-        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
+        isinstance(last, str) and last.strip("_") == MODEL and chain[-1] in (last, "forward")
+        for chain in call.callee
+        for last in [part for part in chain if part != "forward"][-1:]
+    )
+
+
+def _on_model(call: Call) -> bool:
+    """Whether it is a method of what is named ``model``: ``self._model.setup_caches(…)``."""
+    return any(
+        len(chain) > 1 and isinstance(chain[-2], str) and chain[-2].strip("_") == MODEL and isinstance(chain[-1], str)
         for chain in call.callee
     )
 
