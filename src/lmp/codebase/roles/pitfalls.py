@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lmp.codebase.facts import Place
@@ -36,7 +36,9 @@ OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
 NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
 """A condition on one value alone says with its message what is wrong with it."""
-MOST = 40
+MOST = 30
+MOST_OF_ONE = 5
+"""Causes of one function that are named with it."""
 MOST_ALIKE = 2
 AT_SETTINGS, AT_IMPORT = -4.5, -6.0
 """Ranks of what stands in no function."""
@@ -48,9 +50,14 @@ SHORT = 4
 WORD = re.compile(r"[A-Za-z_]\w+")
 
 
+ENVIRONMENT = re.compile(r"environ|getenv|is_available|_AVAILABLE|device_count|world_size|version")
+"""Conditions on the machine, which the user sets without a setting."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pitfall:
-    """``place`` is the definition or setting that it is of, ``cause`` the line that does it."""
+    """``place`` is the definition or setting that it is of, ``cause`` the line that does it; ``more`` are further ones
+    of the same place."""
 
     symbol: str
     place: Place
@@ -60,6 +67,12 @@ class Pitfall:
     fix: str
     written: str
     rank: float
+    more: tuple[Pitfall, ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The definition, then each cause."""
+        return self.place, self.cause, *(each.cause for each in self.more)
 
 
 class Said(NamedTuple):
@@ -103,6 +116,24 @@ SAID: dict[HazardKind, Said] = {
         "The condition holds, or the error is raised.",
         "The process ends, past the handlers of errors.",
         "Choose values that do not meet the condition.",
+    ),
+    "compiles": Said(
+        3,
+        "The line is reached for the first time.",
+        "It compiles C++ or CUDA, which takes minutes and needs a compiler and the CUDA toolkit.",
+        "Install them, or a build that has the extension.",
+    ),
+    "no super": Said(
+        4,
+        "An object is made.",
+        "Module's own constructor has not run when a module is set on it, so that it ends with an AttributeError.",
+        "Call super().__init__() first.",
+    ),
+    "other value": Said(
+        0.8,
+        "The value is none of those that are compared with, for example misspelled.",
+        "The last branch is taken without a message.",
+        "Check how the value is written.",
     ),
     "cut": Said(
         1.5,
@@ -186,37 +217,41 @@ SAID: dict[HazardKind, Said] = {
 
 
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
-    """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
+    """Best first, one for each function. ``run`` are the places of what takes part in a run: a user meets what lies
+    there."""
     every = (*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading))
     found = [each for each in every if each.rank < 0]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
-    kept: list[Pitfall] = []
-    waiting = [(each.rank, number) for number, each in enumerate(found)]
-    inside: Counter[Place] = Counter()
-    said: Counter[str] = Counter()
     causes: set[Place] = set()
+    of_place: dict[Place, list[Pitfall]] = {}
+    for each in found:
+        here = of_place.setdefault(each.place, [])
+        if each.cause not in causes and len(here) < MOST_OF_ONE:
+            here.append(each)
+            causes.add(each.cause)
+    kept: list[Pitfall] = []
+    together = [replace(first, more=tuple(more)) for first, *more in filter(None, of_place.values())]
+    waiting = [(each.rank, number) for number, each in enumerate(together)]
+    said: Counter[str] = Counter()
     told: Counter[tuple[str, str]] = Counter()
-    alike: dict[tuple[str, str], set[Place]] = {}
+    alike: Counter[tuple[str, str]] = Counter()
+    heapq.heapify(waiting)
     while waiting and len(kept) < MOST:
         rank, number = heapq.heappop(waiting)
-        each = found[number]
-        # A second one of a function, and many of one kind, say less than the first of another.
-        now = each.rank + 1.0 * inside[each.place] + 0.15 * said[each.effect]
+        each = together[number]
+        # Many of one kind say less than the first of another.
+        now = each.rank + 0.15 * said[each.effect]
         if now > rank:
             heapq.heappush(waiting, (now, number))
             continue
         # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
-        places = alike.setdefault(of, set())
         words = each.effect, each.written.partition(" = ")[0].replace("-", "_")
-        full = each.place not in places and len(places) == MOST_ALIKE
-        if full or each.cause in causes or told[words] == MOST_ALIKE:
+        if MOST_ALIKE in (alike[of], told[words]):
             continue
-        places.add(each.place)
-        causes.add(each.cause)
+        alike[of] += 1
         told[words] += 1
-        inside[each.place] += 1
         said[each.effect] += 1
         kept.append(each)
     return kept
@@ -265,17 +300,20 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
-            by_setting = _names_one(hazard.text, settings)
+            by_setting = _names_one(hazard.text, settings) or ENVIRONMENT.search(hazard.text) is not None
             if hazard.kind in OF_SETTINGS and not by_setting:
                 continue
             if hazard.kind == "zero" and not _names_one(hazard.text, PARAMETERS):
                 # Of what is no parameter of sampling, zero is no choice.
                 continue
-            where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
+            where = Place(function.file, function.line) if function.qualname else cause
             points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
-            points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
-            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
+            if hazard.kind in ("assert", "raise"):
+                points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
+                points -= INNER.search(hazard.text) is not None
+            symbol = function.qualname or hazard.text
+            yield Pitfall(symbol, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
@@ -288,8 +326,6 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         of = function.owner
         apart = of is None or not (of.bases or reading.graph.evaluator.subclasses.get(of))
         return apart and bool(reading.graph.callers.get(function))
-    if hazard.kind in ("assert", "raise"):
-        return not INNER.search(hazard.text)
     return True
 
 
@@ -326,6 +362,11 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         if lost and lost[0][:1] != "*":
             yield Hazard("not handed on", edge.line, ", ".join(lost))
     if function.owner is not None and not function.native:
+        made = {name for name, set_by in function.owner.attributes.items() if any(one is function for one, _ in set_by)}
+        calls_above = any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
+        is_module = any(chain[-1] == "Module" for chain in function.owner.bases)
+        if function.name == "__init__" and is_module and made and not calls_above:
+            yield Hazard("no super", function.line, f"class {function.owner.name}")
         has = None
         for call in function.calls:
             for chain in call.callee:
