@@ -60,9 +60,10 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
     """A refusal of a value, a value that is changed, and a variable of the environment of which any value counts."""
     of_choice(source, node, inside)
     if inside.qualname:
-        _of_branch(source, node, node.body, inside)
+        tested = source.written(node.test)
+        _of_branch(source, node, node.body, tested, inside)
         if node.orelse and not isinstance(node.orelse[0], ast.If):
-            _of_branch(source, node, node.orelse, inside)
+            _of_branch(source, node, node.orelse, f"not ({tested})", inside)
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
@@ -93,8 +94,7 @@ def of_choice(source: Source, node: ast.If, inside: Function) -> None:
         _add(inside, "other value", node, subjects[0])
 
 
-def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Function) -> None:
-    test = source.written(node.test)
+def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, inside: Function) -> None:
     called = [each.value for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
     for each in body:
         if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import re
@@ -36,7 +35,7 @@ OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
 NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
 """A condition on one value alone says with its message what is wrong with it."""
-MOST = 30
+MOST = 40
 MOST_OF_ONE = 5
 """Causes of one function that are named with it."""
 MOST_ALIKE = 2
@@ -48,10 +47,6 @@ Key = tuple[str, int]
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 WORD = re.compile(r"[A-Za-z_]\w+")
-
-
-ENVIRONMENT = re.compile(r"environ|getenv|is_available|_AVAILABLE|device_count|world_size|version")
-"""Conditions on the machine, which the user sets without a setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,20 +225,10 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
             here.append(each)
             causes.add(each.cause)
     kept: list[Pitfall] = []
-    together = [replace(first, more=tuple(more)) for first, *more in filter(None, of_place.values())]
-    waiting = [(each.rank, number) for number, each in enumerate(together)]
-    said: Counter[str] = Counter()
     told: Counter[tuple[str, str]] = Counter()
     alike: Counter[tuple[str, str]] = Counter()
-    heapq.heapify(waiting)
-    while waiting and len(kept) < MOST:
-        rank, number = heapq.heappop(waiting)
-        each = together[number]
-        # Many of one kind say less than the first of another.
-        now = each.rank + 0.15 * said[each.effect]
-        if now > rank:
-            heapq.heappush(waiting, (now, number))
-            continue
+    for first, *more in filter(None, of_place.values()):
+        each = replace(first, more=tuple(more))
         # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
@@ -252,9 +237,8 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
             continue
         alike[of] += 1
         told[words] += 1
-        said[each.effect] += 1
         kept.append(each)
-    return kept
+    return kept[:MOST]
 
 
 def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
@@ -283,7 +267,8 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     first = {row.place.file for row in entries}
     depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
     taken = Counter(file for file, _ in set(run))
-    for function in reading.functions:
+    bodies = [graph.body for file, graph in reading.facts.graphs.items() if graph.body and reading.is_own(file)]
+    for function in (*reading.functions, *bodies):
         hazards = [
             each for each in (*function.hazards, *_of_graph(reading, function)) if _counts(reading, function, each)
         ]
@@ -296,11 +281,11 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             + 0.3 * math.log1p(taken[function.file])
             + 0.6 * (function.file in first)
         )
-        met += 2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
+        met += max(0, NEAR - depths.get(function, NEAR)) / NEAR + 1.2 * math.log1p(len(hazards))
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
-            by_setting = _names_one(hazard.text, settings) or ENVIRONMENT.search(hazard.text) is not None
+            by_setting = _names_one(hazard.text, settings)
             if hazard.kind in OF_SETTINGS and not by_setting:
                 continue
             if hazard.kind == "zero" and not _names_one(hazard.text, PARAMETERS):
@@ -347,7 +332,8 @@ def _names_one(text: str, settings: AbstractSet[str]) -> bool:
 
 
 def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
-    """A coroutine that is made in a condition and never awaited, and an argument that a call below does not get."""
+    """A coroutine that is made in a condition and never awaited, an argument that a call below does not get, and what
+    an object does not have."""
     read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
     unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
@@ -358,14 +344,14 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        lost = [n for n in unread if n in takes and not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        open_to = [n for n in takes if not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        lost = [n for n in unread if n in open_to]
+        if edge.how == "direct":
+            lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
         if lost and lost[0][:1] != "*":
             yield Hazard("not handed on", edge.line, ", ".join(lost))
     if function.owner is not None and not function.native:
-        made = {name for name, set_by in function.owner.attributes.items() if any(one is function for one, _ in set_by)}
-        calls_above = any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
-        is_module = any(chain[-1] == "Module" for chain in function.owner.bases)
-        if function.name == "__init__" and is_module and made and not calls_above:
+        if function.name == "__init__" and _skips_module(reading, function, function.owner):
             yield Hazard("no super", function.line, f"class {function.owner.name}")
         has = None
         for call in function.calls:
@@ -374,6 +360,14 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
                     has = has if has is not None else _attributes(reading, function.owner)
                     if has and chain[1] not in has:
                         yield Hazard("missing", call.line, f"self.{chain[1]}")
+
+
+def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
+    """A constructor of a module of torch that sets attributes and calls no constructor above it."""
+    imports = reading.facts.graphs[of.file].imports
+    of_torch = any(each[-1] == "Module" and imports.get(each[0], each[0]).startswith("torch") for each in of.bases)
+    sets = any(one is function for set_by in of.attributes.values() for one, _ in set_by)
+    return of_torch and sets and not any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
 
 
 def _attributes(reading: Reading, of: Class) -> set[str]:
