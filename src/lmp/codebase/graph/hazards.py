@@ -213,12 +213,13 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     if not inside.qualname:
         return
     name = source.written(target)
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple) and source.written(value.value) == name:
+    own = isinstance(value, ast.Subscript) and source.written(value.value) == name
+    if own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
         # The columns of a batch of texts.
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, source.written(value))
-    elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and source.written(value.value) == name:
+    elif own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
         # The last of them, or the first: what is left of a split counts from a place that was found.
         last = isinstance(value.slice.lower, ast.UnaryOp)
         end = value.slice.lower if last else value.slice.upper
