@@ -279,20 +279,69 @@ class Front:
 
 def generate(prompt, max_tokens=16, seed=0, top_p=1.0, mask=None):
     seed = torch.initial_seed()
-    torch.cuda.set_device(torch.distributed.get_rank())
     prompt = prompt[:max_tokens]
     tail = prompt[seed:]
-    smi = subprocess.run(["nvidia-smi"])
     drawn = draw(prompt)
-    return drawn, draw(tail, top_p=0.8), smi
+    return drawn, draw(tail, top_p=0.8)
+
+
+def start():
+    torch.cuda.set_device(torch.distributed.get_rank())
+    smi = subprocess.run(["nvidia-smi"])
+    return smi
 
 
 if __name__ == "__main__":
     generate([1])
 """
-PARTS = """def draw(prompt, mask=None, top_p=1.0):
+PARTS = """from torch import nn
+from torch.utils.cpp_extension import load
+
+kernels = load(name="kernels", sources=["kernels.cu"])
+
+
+def draw(prompt, mask=None, top_p=1.0):
     return prompt, mask, top_p
+
+
+class Part(nn.Module):
+    def __init__(self, size):
+        self.inner = nn.Linear(size, size)
+
+
+class Whole(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = nn.Linear(size, size)
+
+
+def chosen(mode, input_ids, states, overflow):
+    if mode == "fast":
+        run = quick
+    elif mode == "small":
+        run = slim
+    else:
+        run = plain
+    if mode == "fast":
+        run = quick
+    elif mode == "small":
+        run = slim
+    else:
+        raise ValueError(mode)
+    states = states[:, -overflow:]
+    input_ids = input_ids[:, -overflow:]
+    logger.info("unknown settings are left out")
+    logger.info("made")
+    return run(input_ids, states)
+
+
+def there(path):
+    try:
+        return path.fetched()
+    except:
+        return False
 """
+FILES = {"parts.py": PARTS, "launch.py": LAUNCH}
 
 
 def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
@@ -302,7 +351,7 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
     (package / "parts.py").write_text(PARTS)
     (package / "launch.py").write_text(LAUNCH)
     found = told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
-    lines = LAUNCH.split("\n")
+    lines = {(file, n): line for file in FILES for n, line in enumerate(FILES[file].split("\n"), 1)}
     # By reading: each line and what is wrong with it. ``tail`` starts where a count says, so nothing is cut to a limit.
     expected = {
         "from small.parts import draw, lost": "lost",  # parts.py has no such name
@@ -314,12 +363,22 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
         (device := "    torch.cuda.set_device(torch.distributed.get_rank())"): device.strip(),  # of all machines
         "    prompt = prompt[:max_tokens]": "prompt[:max_tokens]",
         '    smi = subprocess.run(["nvidia-smi"])': "nvidia-smi",
-        "    return drawn, draw(tail, top_p=0.8), smi": "top_p = 0.8",  # an argument of that name is there
+        "    return drawn, draw(tail, top_p=0.8)": "top_p = 0.8",  # an argument of that name is there
         "    drawn = draw(prompt)": "top_p, mask",  # ``draw`` takes both, and gets none
+        'kernels = load(name="kernels", sources=["kernels.cu"])': "torch.utils.cpp_extension.load",  # at import
+        "    def __init__(self, size):": "class Part",  # of the two modules the one that does not call its base
+        '    if mode == "fast":': "mode",  # the first of the two: the second refuses what it does not know
+        "        raise ValueError(mode)": 'not (mode == "small")',  # in the branch that is taken otherwise
+        "    input_ids = input_ids[:, -overflow:]": "input_ids[:, -overflow:]",  # texts, where states are none
+        '    logger.info("unknown settings are left out")': '"unknown settings are left out"',
+        "    except:": "except",  # any error counts as absence
     }
-    by_line = {lines[each.cause.line - 1]: each.written for each in found}
-    missing = {line: written for line, written in expected.items() if by_line.get(line) != written}
-    assert missing == {}
+    every = [one for each in found for one in (each, *each.more)]
+    by_line = {lines[each.cause.file.rpartition("/")[2], each.cause.line]: each.written for each in every}
+    assert by_line == expected
+    # One for each function, best first: what ends the run on a second machine comes before a missing program.
+    start = next(each for each in found if each.symbol == "start")
+    assert [each.written for each in (start, *start.more)] == [device.strip(), "nvidia-smi"]
 
 
 COMMANDS = """from jsonargparse import CLI

@@ -47,7 +47,7 @@ def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, in
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
-    """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and cause."""
+    """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and causes."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
@@ -55,6 +55,6 @@ def rows_of(folder: Path) -> dict[str, list[Ends]]:
     for row in rows:
         found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
     told = pitfalls(reading, taking_part(rows, edges))
-    found["pitfalls"] = [tuple((at.file, at.line) for at in (each.place, each.cause)) for each in told]
+    found["pitfalls"] = [tuple((at.file, at.line) for at in each.places) for each in told]
     found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]
     return found

@@ -15,6 +15,9 @@ FALLS_BACK = re.compile(
     r"(?i)fall(?:s|ing)? ?back|ignor|instead|not supported|unsupported|disabl|assum|"
     r"default(?:s|ing)? to|overrid|unknown"
 )
+TELLS = frozenset(["info", "error", "log", "print"])
+"""They tell also what is no trouble, so that their message has to say that it is."""
+TROUBLE = re.compile(r"(?i)^\W*f?\W*(?:warning|ignor)|unknown|ignored|unsupported")
 IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
@@ -31,6 +34,7 @@ LIMITS = re.compile(
     r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
 )
 """Names of what ends a text or bounds a cache."""
+TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
 DOWNLOADS = ("hf_hub_download", "snapshot_download", "urlretrieve", "get_encoding", "load_dataset")
@@ -54,17 +58,43 @@ KILLS = ("os.kill", "os.killpg", "os.abort")
 
 def of_if(source: Source, node: ast.If, inside: Function) -> None:
     """A refusal of a value, a value that is changed, and a variable of the environment of which any value counts."""
+    of_choice(source, node, inside)
     if inside.qualname:
-        _of_branch(source, node, node.body, inside)
+        tested = source.written(node.test)
+        _of_branch(source, node, node.body, tested, inside)
         if node.orelse and not isinstance(node.orelse[0], ast.If):
-            _of_branch(source, node, node.orelse, inside)
+            _of_branch(source, node, node.orelse, f"not ({tested})", inside)
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
 
 
-def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], inside: Function) -> None:
-    test = source.written(node.test)
+def of_choice(source: Source, node: ast.If, inside: Function) -> None:
+    """Of texts that a value is compared with one after the other, what no branch names takes the last one silently."""
+    subjects: list[str] = []
+    each: ast.If | None = node
+    rest: list[ast.stmt] = []
+    while each is not None:
+        test = each.test
+        if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.In)):
+            return
+        equal = isinstance(test.ops[0], ast.Eq)
+        texts, of = (test.comparators[0], test.left)
+        if not equal and isinstance(test.left, ast.Constant):
+            texts, of = test.left, test.comparators[0]
+        listed = texts.elts if isinstance(texts, ast.List | ast.Tuple | ast.Set) else [texts]
+        if not all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in listed):
+            return
+        subjects.append(source.written(of))
+        rest = each.orelse
+        each = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
+    ends = [one for stmt in rest for one in ast.walk(stmt) if isinstance(one, ast.Raise | ast.Assert)]
+    said = any(each.kind == "other value" and each.text == subjects[0] for each in inside.hazards)
+    if rest and len(subjects) > 1 and len(set(subjects)) == 1 and not (ends or said) and inside.qualname:
+        _add(inside, "other value", node, subjects[0])
+
+
+def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, inside: Function) -> None:
     called = [each.value for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
     for each in body:
         if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call):
@@ -99,6 +129,8 @@ def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHan
     silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
     if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
         _add(inside, "exits", node, f"except {kind}".strip())
+    elif not kind and len(node.body) == 1 and isinstance(node.body[0], ast.Return):
+        _add(inside, "swallowed", node, "except")
     elif silent and not isinstance(tried.body[-1], ast.Return) and kind in BROAD:
         # What returns where it works was tried, and what stands below is the other way.
         _add(inside, "swallowed", node, f"except {kind}".strip())
@@ -181,7 +213,13 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     if not inside.qualname:
         return
     name = source.written(target)
-    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice) and source.written(value.value) == name:
+    own = isinstance(value, ast.Subscript) and source.written(value.value) == name
+    if own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
+        # The columns of a batch of texts.
+        bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
+        if TEXTS.search(name) and any(_names(each) for each in bounds):
+            _add(inside, "cut", value, source.written(value))
+    elif own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
         # The last of them, or the first: what is left of a split counts from a place that was found.
         last = isinstance(value.slice.lower, ast.UnaryOp)
         end = value.slice.lower if last else value.slice.upper
@@ -197,6 +235,10 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         _add(inside, "fixed", value, f"{name} = {source.written(value)}")
 
 
+def _names(node: ast.expr | None) -> bool:
+    return node is not None and any(isinstance(each, ast.Name) for each in ast.walk(node))
+
+
 def _number(value: ast.expr) -> TypeGuard[ast.Constant]:
     return (
         isinstance(value, ast.Constant) and isinstance(value.value, int | float) and not isinstance(value.value, bool)
@@ -205,12 +247,15 @@ def _number(value: ast.expr) -> TypeGuard[ast.Constant]:
 
 def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     """A warning, a number in the place of a setting, another program, a device by the rank of the whole run."""
+    name = source.dotted(node.func)
+    if name.startswith("torch.utils.cpp_extension.load"):
+        _add(inside, "compiles", node, name)
     if not inside.qualname:
         return
-    name = source.dotted(node.func)
     last = name.rpartition(".")[2] or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
-    if last in WARNS and node.args and FALLS_BACK.search(source.written(node.args[0])):
-        _add(inside, "falls back", node, source.written(node.args[0]))
+    message = source.written(node.args[0]) if node.args and last in (*WARNS, *TELLS) else ""
+    if (FALLS_BACK if last in WARNS else TROUBLE).search(message):
+        _add(inside, "falls back", node, message)
     elif last == "set_device" and node.args:
         device = node.args[0]
         called = source.dotted(device.func) if isinstance(device, ast.Call) else source.written(device)

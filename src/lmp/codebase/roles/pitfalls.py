@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lmp.codebase.facts import Place
@@ -37,6 +36,8 @@ OF_SETTINGS = ("replaced", "overwritten")
 NAME = re.compile(r"(?<![\w.])(?!not\b|and\b|or\b|in\b|is\b|None\b)[A-Za-z_][\w.]*")
 """A condition on one value alone says with its message what is wrong with it."""
 MOST = 40
+MOST_OF_ONE = 5
+"""Causes of one function that are named with it."""
 MOST_ALIKE = 2
 AT_SETTINGS, AT_IMPORT = -4.5, -6.0
 """Ranks of what stands in no function."""
@@ -50,7 +51,8 @@ WORD = re.compile(r"[A-Za-z_]\w+")
 
 @dataclass(frozen=True, slots=True)
 class Pitfall:
-    """``place`` is the definition or setting that it is of, ``cause`` the line that does it."""
+    """``place`` is the definition or setting that it is of, ``cause`` the line that does it; ``more`` are further ones
+    of the same place."""
 
     symbol: str
     place: Place
@@ -60,6 +62,12 @@ class Pitfall:
     fix: str
     written: str
     rank: float
+    more: tuple[Pitfall, ...] = ()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The definition, then each cause."""
+        return self.place, self.cause, *(each.cause for each in self.more)
 
 
 class Said(NamedTuple):
@@ -103,6 +111,24 @@ SAID: dict[HazardKind, Said] = {
         "The condition holds, or the error is raised.",
         "The process ends, past the handlers of errors.",
         "Choose values that do not meet the condition.",
+    ),
+    "compiles": Said(
+        3,
+        "The line is reached for the first time.",
+        "It compiles C++ or CUDA, which takes minutes and needs a compiler and the CUDA toolkit.",
+        "Install them, or a build that has the extension.",
+    ),
+    "no super": Said(
+        4,
+        "An object is made.",
+        "Module's own constructor has not run when a module is set on it, so that it ends with an AttributeError.",
+        "Call super().__init__() first.",
+    ),
+    "other value": Said(
+        0.8,
+        "The value is none of those that are compared with, for example misspelled.",
+        "The last branch is taken without a message.",
+        "Check how the value is written.",
     ),
     "cut": Said(
         1.5,
@@ -186,40 +212,33 @@ SAID: dict[HazardKind, Said] = {
 
 
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
-    """Best first. ``run`` are the places of what takes part in a run: a user meets what lies there."""
+    """Best first, one for each function. ``run`` are the places of what takes part in a run: a user meets what lies
+    there."""
     every = (*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading))
     found = [each for each in every if each.rank < 0]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
-    kept: list[Pitfall] = []
-    waiting = [(each.rank, number) for number, each in enumerate(found)]
-    inside: Counter[Place] = Counter()
-    said: Counter[str] = Counter()
     causes: set[Place] = set()
+    of_place: dict[Place, list[Pitfall]] = {}
+    for each in found:
+        here = of_place.setdefault(each.place, [])
+        if each.cause not in causes and len(here) < MOST_OF_ONE:
+            here.append(each)
+            causes.add(each.cause)
+    kept: list[Pitfall] = []
     told: Counter[tuple[str, str]] = Counter()
-    alike: dict[tuple[str, str], set[Place]] = {}
-    while waiting and len(kept) < MOST:
-        rank, number = heapq.heappop(waiting)
-        each = found[number]
-        # A second one of a function, and many of one kind, say less than the first of another.
-        now = each.rank + 1.0 * inside[each.place] + 0.15 * said[each.effect]
-        if now > rank:
-            heapq.heappush(waiting, (now, number))
-            continue
+    alike: Counter[tuple[str, str]] = Counter()
+    for first, *more in filter(None, of_place.values()):
+        each = replace(first, more=tuple(more))
         # Variants of one method in the files of one folder ask for the same.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
-        places = alike.setdefault(of, set())
         words = each.effect, each.written.partition(" = ")[0].replace("-", "_")
-        full = each.place not in places and len(places) == MOST_ALIKE
-        if full or each.cause in causes or told[words] == MOST_ALIKE:
+        if MOST_ALIKE in (alike[of], told[words]):
             continue
-        places.add(each.place)
-        causes.add(each.cause)
+        alike[of] += 1
         told[words] += 1
-        inside[each.place] += 1
-        said[each.effect] += 1
         kept.append(each)
-    return kept
+    return kept[:MOST]
 
 
 def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
@@ -248,7 +267,8 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     first = {row.place.file for row in entries}
     depths = _depths(reading, {(row.place.file, row.place.line) for row in entries})
     taken = Counter(file for file, _ in set(run))
-    for function in reading.functions:
+    bodies = [graph.body for file, graph in reading.facts.graphs.items() if graph.body and reading.is_own(file)]
+    for function in (*reading.functions, *bodies):
         hazards = [
             each for each in (*function.hazards, *_of_graph(reading, function)) if _counts(reading, function, each)
         ]
@@ -261,7 +281,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             + 0.3 * math.log1p(taken[function.file])
             + 0.6 * (function.file in first)
         )
-        met += 2 * max(0, NEAR - depths.get(function, NEAR)) / NEAR + 0.8 * math.log1p(len(hazards))
+        met += max(0, NEAR - depths.get(function, NEAR)) / NEAR + 1.2 * math.log1p(len(hazards))
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
@@ -271,11 +291,14 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             if hazard.kind == "zero" and not _names_one(hazard.text, PARAMETERS):
                 # Of what is no parameter of sampling, zero is no choice.
                 continue
-            where = Place(function.file, function.line)
             cause = Place(function.file, hazard.line)
+            where = Place(function.file, function.line) if function.qualname else cause
             points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
-            points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
-            yield Pitfall(function.qualname, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
+            if hazard.kind in ("assert", "raise"):
+                points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
+                points -= INNER.search(hazard.text) is not None
+            symbol = function.qualname or hazard.text
+            yield Pitfall(symbol, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
@@ -288,8 +311,6 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         of = function.owner
         apart = of is None or not (of.bases or reading.graph.evaluator.subclasses.get(of))
         return apart and bool(reading.graph.callers.get(function))
-    if hazard.kind in ("assert", "raise"):
-        return not INNER.search(hazard.text)
     return True
 
 
@@ -311,7 +332,8 @@ def _names_one(text: str, settings: AbstractSet[str]) -> bool:
 
 
 def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
-    """A coroutine that is made in a condition and never awaited, and an argument that a call below does not get."""
+    """A coroutine that is made in a condition and never awaited, an argument that a call below does not get, and what
+    an object does not have."""
     read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
     unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
@@ -322,10 +344,15 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        lost = [n for n in unread if n in takes and not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        open_to = [n for n in takes if not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        lost = [n for n in unread if n in open_to]
+        if edge.how == "direct":
+            lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
         if lost and lost[0][:1] != "*":
             yield Hazard("not handed on", edge.line, ", ".join(lost))
     if function.owner is not None and not function.native:
+        if function.name == "__init__" and _skips_module(reading, function, function.owner):
+            yield Hazard("no super", function.line, f"class {function.owner.name}")
         has = None
         for call in function.calls:
             for chain in call.callee:
@@ -333,6 +360,14 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
                     has = has if has is not None else _attributes(reading, function.owner)
                     if has and chain[1] not in has:
                         yield Hazard("missing", call.line, f"self.{chain[1]}")
+
+
+def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
+    """A constructor of a module of torch that sets attributes and calls no constructor above it."""
+    imports = reading.facts.graphs[of.file].imports
+    of_torch = any(each[-1] == "Module" and imports.get(each[0], each[0]).startswith("torch") for each in of.bases)
+    sets = any(one is function for set_by in of.attributes.values() for one, _ in set_by)
+    return of_torch and sets and not any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
 
 
 def _attributes(reading: Reading, of: Class) -> set[str]:

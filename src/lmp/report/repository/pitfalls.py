@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lmp.codebase.facts import Place
@@ -19,8 +19,6 @@ from lmp.report.repository.statements import Condition, conditions, function_at,
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
-MOST = 30
-"""Pitfalls from the form of the code that are named."""
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
 MOST_TESTS = 3
@@ -33,7 +31,7 @@ def pitfalls(study: Study) -> Section:
         items.append(_item(what, detect, fix))
     said = {(file, note.line) for file, note in study.base.notes("requires")}
     found = [each for each in telling(study) if (each.pitfall.cause.file, each.pitfall.cause.line) not in said]
-    items += [each.line for each in found[:MOST]]
+    items += [each.line for each in found]
     for kind in (_unset, _requires, _not_implemented, _deprecated):
         items += list(kind(study))
     searched = "asserts, refusals, fixed ports and paths, dropped errors and arguments, reads without a default"
@@ -58,7 +56,21 @@ class Telling:
 def telling(study: Study) -> list[Telling]:
     """Pitfalls whose trigger a user can meet: no assert that only tells a type checker what the line before made."""
     found = found_pitfalls(study.reading, taking_part(study.rows, study.edges))
-    return [_told(study, each) for each in found if _is_met(study, each)]
+    met = [[each for each in (one, *one.more) if _is_met(study, each)] for one in found]
+    return [_with_more(study, _told(study, first), more) for first, *more in filter(None, met)]
+
+
+def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
+    """What else the same function does goes with it."""
+    if not more:
+        return first
+    also = [[code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})"] for each in more]
+    return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
+
+
+def _short(study: Study, each: Pitfall) -> str:
+    error, _ = refusal(study.base, each.cause)
+    return ("must hold" if error == "AssertionError" else "is refused") if error else _within(each.effect)
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
