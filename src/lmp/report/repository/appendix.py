@@ -67,7 +67,7 @@ def _default(study: Study, read: EnvRead) -> Line:
 def _settled(setting: Flag | EnvRead) -> Line:
     """The default as it stands, and what its name stands for."""
     if setting.default is None:
-        return "none"
+        return "none: must be given" if isinstance(setting, Flag) and setting.required else "none"
     named = code(setting.default, 50)
     return [named, " = ", code(setting.value, 50)] if setting.value else named
 
@@ -93,8 +93,9 @@ def must_be_set(study: Study, read: EnvRead) -> bool:
 
 
 def _flags(study: Study) -> Section:
-    rows = [[_names(flag), _settled(flag), _help(flag), pointer(flag.place)] for flag in study.base.facts.flags]
-    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file.")
+    every = sorted(study.base.facts.flags, key=lambda flag: not study.base.is_own(flag.place.file))
+    rows = [[_names(flag), _settled(flag), _help(flag), pointer(flag.place)] for flag in every]
+    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file; those of tests and examples stand last.")
     return Section(
         CLI, [Paragraph(words), Table(("Flag", "Default", "Help", "Where"), rows, "argparse, click, typer, fire, absl")]
     )

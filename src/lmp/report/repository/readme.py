@@ -68,7 +68,15 @@ def quotes(base: CodeBase) -> list[Quote]:
     said = summary(base)
     for each in [*([said] if said else []), *_features(base), *list(_prose(base))[:2]]:
         found.setdefault(each.text.lower(), each)
-    return list(found.values())[:MOST]
+    names = {_bare(base.facts.root_name), *map(_bare, base.tops)}
+    # A name alone is no purpose, and a line that announces what follows is none without it.
+    kept = [each for each in found.values() if _bare(each.text) not in names and not each.text.rstrip().endswith(":")]
+    return kept[:MOST]
+
+
+def _bare(text: str) -> str:
+    """Letters alone, in small: names are written with hyphens, versions and capitals."""
+    return re.sub(r"[^a-z]", "", text.lower())
 
 
 def commands(base: CodeBase) -> list[Quote]:
@@ -93,7 +101,7 @@ def note(command: str) -> str:
 
 def _readmes(base: CodeBase) -> Iterator[tuple[str, list[str], int]]:
     """The README, and the description in the metadata of a package: file, lines, number of the first line."""
-    for file, text in metadata(base):
+    for file, text in list(metadata(base))[:1]:
         head, _, body = text.partition("\n\n")
         if body.strip():
             yield file, body.split("\n"), head.count("\n") + 3
@@ -144,7 +152,12 @@ def _prose(base: CodeBase) -> Iterator[Quote]:
                 text = plain(" ".join(run))
                 if _INVITES.search(text):
                     text = ""
-                if len(text.split()) >= 8 and "http" not in text[:40] and text.count("|") < 2:
+                if (
+                    len(text.split()) >= 8
+                    and not text.endswith(":")
+                    and "http" not in text[:40]
+                    and text.count("|") < 2
+                ):
                     yield Quote(text, Place(file, first + start))
                 run = []
                 continue
