@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
+from lmp.report.repository.pieces import code, counted, is_symbol, joined, plural, pointer, sentence, tally
 from lmp.report.repository.signs import NoteKind
 from lmp.report.repository.statements import local_values
 from lmp.report.repository.study import Study
@@ -147,9 +147,9 @@ def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
     """A kernel with what is found of its configuration: autotuning, launches, constexpr parameters."""
     values = kernel_values(study, kernel)
     sizes = {name: found for name, found in values.items() if not STAGES.match(name) and not WARPS.match(name)}
-    named = pointer(kernel.place, kernel.name)
+    written: list[Inline] = [] if is_symbol(kernel.name) else [code(kernel.name, 60), " at "]
     return [
-        sentence(named, f", {kernel.language}"),
+        sentence(*written, pointer(kernel.place, kernel.name), f", {kernel.language}"),
         _told(kernel, _sizes(sizes)) or _no_sizes(kernel),
         _one(values, STAGES, kernel),
         _one(values, WARPS, kernel),

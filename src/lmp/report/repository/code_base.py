@@ -30,7 +30,7 @@ _PYTHON_GUARD = re.compile(
     r"|@supported_compute_capability\([^()]*\)|\bsm_version\w* *(?:[<>]=?|==) *\d+|triton\.__version__ *[<>=]+ *\S+"
 )
 _SETTINGS_READ = re.compile(
-    r"\b(?:yaml\.(?:safe_|full_|unsafe_)?load(?:_all)?|toml(?:lib|i)?\.load|OmegaConf\.load)\([^()\n]*(?=\))"
+    r"\b(?:yaml\.(?:safe_|full_|unsafe_)?load(?:_all)?|toml(?:lib|i)?\.load|OmegaConf\.load)(?=\()"
 )
 """Formats that only settings are written in; JSON may be anything."""
 _C_GUARD = re.compile(r"__CUDA_ARCH__ *[<>=]+ *\w+|\b(?:cc|sm_version|compute_capability|prop\.major)\w* *[<>]=? *\w+")
@@ -141,7 +141,7 @@ class CodeBase:
             for match in _SETTINGS_READ.finditer(text):
                 place = Place(file.file, text.count("\n", 0, match.start()) + 1)
                 if not self.lines(file.file)[place.line - 1].lstrip().startswith("#"):
-                    found.setdefault(file.file, (match[0] + ")", place))
+                    found.setdefault(file.file, (match[0], place))
         return list(found.values())
 
     @cached_property

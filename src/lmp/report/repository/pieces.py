@@ -83,10 +83,16 @@ def with_default(name: str, setting: Flag | EnvRead) -> str:
 
 
 def pointer(place: Place, symbol: str | None = None) -> Pointer:
-    """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it."""
-    if symbol is None or place.file.endswith(symbol):
+    """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it, and an expression
+    that a name is put together by is no symbol."""
+    if symbol is None or place.file.endswith(symbol) or not is_symbol(symbol):
         return Pointer(place.file, place.line)
     return Pointer(place.file, place.line, symbol=symbol.rpartition(".")[2] or None)
+
+
+def is_symbol(name: str) -> bool:
+    """Whether a name stands as such in the code: ``f"gemm_{bits}"`` does not."""
+    return '"' not in name and "'" not in name
 
 
 def count(facts: RepoFacts, name: str) -> Number:

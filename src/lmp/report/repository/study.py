@@ -309,7 +309,7 @@ class Study:
         tops = [each for each in self.base.definitions if "." not in each.qualname]
         counted = [(self.base.imported_by(each), each) for each in tops]
         ranked = sorted(
-            ((n, each) for n, each in counted if n > 1 and (each.kind == "class" or each.end - each.place.line > 4)),
+            ((n, each) for n, each in counted if n > 1 and each.end - each.place.line > 4),
             key=lambda x: (-x[0], x[1].place.file, x[1].place.line),
         )
         return [Component("shared by most", each, n) for n, each in ranked[:40]]
