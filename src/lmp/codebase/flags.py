@@ -84,6 +84,8 @@ def _argparse(source: Source) -> Iterator[Flag]:
             continue
         if any(keyword.arg == "default" for keyword in node.keywords):
             default = written_keyword(source, node, "default")
+            # It says that there is none.
+            default = None if default is not None and default.rpartition(".")[2] == "SUPPRESS" else default
         else:
             default = {"store_true": "False", "store_false": "True"}.get(constant(keyword_of(node, "action")) or "")
         names = tuple(flag_name(source, each, scope) for each in node.args)

@@ -13,6 +13,10 @@ COMMAND = re.compile(
     r"^\s*(?:\$\s+|>\s+)?((?:sudo\s+)?(?:(?:uv\s+)?pip3?\s+install|python3?\s+-m\s+pip\s+install|uv\s+sync|conda\s+install|"
     r"poetry\s+install|docker\s+(?:run|pull|build)|python3?\s+setup\.py)\b.*?)\s*(?:#.*)?$"
 )
+_BUILDS = re.compile(
+    r"^(?:all|deps|env|venv)$|build|install|compile|wheel|setup|dist|docker|image|sync|lib|kernel|cuda"
+)
+"""Targets of a Makefile that make or install something; others test, format or document."""
 MOST = 12
 """Commands of one file."""
 
@@ -65,6 +69,8 @@ def _make(file: str, folder: str, text: str) -> list[tuple[str, Place]]:
     where = "" if folder == "." else f" -C {folder}"
     found: dict[str, Place] = {}
     for match in re.finditer(r"^([A-Za-z][\w.-]*)\s*:(?!=)", text, re.MULTILINE):
+        if not _BUILDS.search(match[1]):
+            continue
         found.setdefault(f"make{where} {match[1]}", Place(file, _line(text, match.start())))
     return list(found.items())[:MOST]
 

@@ -238,3 +238,74 @@ class Net(Base):
     surface = found.section("Configuration surface (how to control it)")
     assert "`net/net.py:6` (`__init__`) (2)" in surface
     assert "`heads=8`, `flash=True`" in surface
+
+
+def test_the_fields_of_a_dataclass_are_its_arguments(tmp_path: Path) -> None:
+    files = {
+        "README.md": "# net\n\n```python\nfrom net import Press\nPress(0.5).generate(prompt)\n```\n",
+        "net/__init__.py": "from net.press import Press\n",
+        "net/press.py": '''from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Press:
+    """Compresses what it generates from."""
+
+    name: str
+    ratio: float = 0.25
+    seen: list = field(init=False, default_factory=list)
+
+    def generate(self, tokens, temperature=1.0):
+        while len(tokens) < 9:
+            logits = torch.softmax(self.q(tokens) @ self.k(tokens).transpose(-1, -2), dim=-1) @ self.v(tokens)
+            tokens = torch.cat([tokens, torch.multinomial(logits, 1)])
+        return tokens
+''',
+    }
+    surface = reported(written(tmp_path / "net", files)).section("Configuration surface (how to control it)")
+    assert "`net/press.py:7` (`Press`) (1)" in surface
+    assert "`Press`: `ratio=0.25`" in surface
+
+
+def test_what_stands_in_code_of_a_readme_is_neither_heading_nor_prose(tmp_path: Path) -> None:
+    readme = """# net
+
+```python
+# Installation of a model
+device = Device("a", "b", "c", 1, 2, 3, with_a_long_list_of_arguments, and_one_more)
+```
+
+It reads a model and writes what the model says to a file of your choice.
+"""
+    found = reported(written(tmp_path / "net", {"README.md": readme, "net/a.py": "def f(): ...\n"}))
+    quoted = [line for line in found.section("What problem it solves").split("\n") if line.startswith("- ")]
+    assert quoted == ["- It reads a model and writes what the model says to a file of your choice (`README.md:8`)"]
+
+
+def test_tools_settings_and_other_targets_control_and_build_nothing(tmp_path: Path) -> None:
+    files = {
+        "ruff.toml": "line-length = 100\n",
+        ".pre-commit-config.yaml": "repos:\n",
+        "net/a.yaml": "size: 3\n",
+        "Makefile": "test:\n\tpytest\nbuild:\n\tcc a.c\n",
+        "pyproject.toml": '[project]\nname = "net"\n[project.optional-dependencies]\nfast = ["a"]\nweb = ["b"]\n',
+        "net/a.py": "def f(): ...\n",
+    }
+    found = reported(written(tmp_path / "net", files))
+    assert "1 file: `a.yaml` has `size`" in found.section("Configuration surface (how to control it)")
+    install = found.section("Install / build")
+    assert "`make build`" in install
+    assert "`make test`" not in install
+    assert "`pyproject.toml:2`; with extras `fast, web`" in install
+    assert "[fast]" not in install
+
+
+def test_what_is_asked_of_a_registry_puts_nothing_into_it() -> None:
+    source = """
+registry.register("a", thing)
+metric_registry.get(name)
+_resolve_registry_fn(name)
+"""
+    assert [note.line for note in signs("a.py", source).notes if note.kind == "registration"] == [2]

@@ -35,6 +35,7 @@ NOTES = (
     (r"pip3? install|uv (pip install|add)|conda install|brew install|poetry add", "installs a released package"),
     (r"git clone", "fetches the sources"),
     (r"cmake", "configures or builds with CMake"),
+    (r"^make(?: -C \S+)? [\w.-]*install", "installs"),
     (r"^make|ninja|cargo build|bazel", "builds"),
     (r"docker", "runs or builds a container"),
     (r"uv sync|poetry install|pixi install|npm", "installs the dependencies"),
@@ -113,8 +114,11 @@ def _readmes(base: CodeBase) -> Iterator[tuple[str, list[str], int]]:
 def _features(base: CodeBase) -> Iterator[Quote]:
     """Items of lists under a heading or a line that announces them."""
     for file, lines, first in _readmes(base):
-        wanted = False
+        wanted = fenced = False
         for at, line in enumerate(lines):
+            fenced ^= line.lstrip().startswith("```")
+            if fenced:
+                continue
             heading = re.match(r"#+\s+(.*)", line)
             if heading:
                 wanted = bool(_SECTION.search(heading[1])) and not _STOP.search(heading[1])
@@ -138,17 +142,19 @@ def _prose(base: CodeBase) -> Iterator[Quote]:
         fenced, start, stopped = False, 0, False
         run: list[str] = []
         for at, line in enumerate([*lines[:150], ""]):
+            if line.lstrip().startswith("```"):
+                fenced, run = not fenced, []
+            # A comment of code is no heading.
+            if fenced or line.lstrip().startswith("```"):
+                continue
             heading = re.match(r"#+\s+(.*)", line)
             if heading:
                 stopped = bool(_STOP.search(heading[1]))
             if stopped:
                 run = []
                 continue
-            if line.lstrip().startswith("```"):
-                fenced = not fenced
-                continue
             # What is markup, a list, a table or a quotation is no paragraph.
-            if fenced or not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
+            if not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
                 text = plain(" ".join(run))
                 if _INVITES.search(text):
                     text = ""

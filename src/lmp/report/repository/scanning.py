@@ -50,6 +50,10 @@ _REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)regis
 _NO_REGISTRY = re.compile(
     r"^(?:torch|self|atexit|signal|ctx|codecs)\.|register_(?:buffer|parameter|module|\w*hook|fake|autograd|kernel|state_dict|pytree)"
 )
+_READS = re.compile(
+    r"_*(?:get|pop|keys|items|values|resolve|look|load|list|find|has|is|create|build|make|clear|all)(?:_|$)"
+)
+"""What is asked of a registry: nothing is put into it."""
 LEAST_ENTRIES = 5
 """Of a mapping that is a place to add one more."""
 _BROAD = frozenset({"Exception", "BaseException"})
@@ -237,7 +241,12 @@ class _Scan:
             self.warning(node, name, where)
         elif name.endswith("environ.setdefault") and node.args:
             self.note("sets environment", node, where, _text(node.args[0]))
-        elif _REGISTER.search(name) and not _NO_REGISTRY.search(name) and any(map(_is_registered, node.args)):
+        elif (
+            _REGISTER.search(name)
+            and not _NO_REGISTRY.search(name)
+            and not _READS.match(last)
+            and any(map(_is_registered, node.args))
+        ):
             self.note("registration", node, where, name, ast.unparse(node))
 
     def warning(self, node: ast.Call, name: str, where: _Where) -> None:

@@ -164,14 +164,23 @@ class Study:
         found: dict[Place, tuple[Definition, list[str]]] = {}
         for row in self.ways:
             of = self.base.definition(row.place.file, row.symbol) if row.role == "library" else None
-            made = self._made_by(of) if of is not None and of.kind == "class" else of
+            if of is None or not self.base.is_own(of.place.file):
+                continue
+            made = self._made_by(of) if of.kind == "class" else of
+            taken = self._filled(of) if any(each.endswith("dataclass") for each in of.decorators) else []
             node = function_at(self.base, made.place) if made is not None else None
-            if made is not None and node is not None and self.base.is_own(made.place.file):
-                given = [re.split(r"(?::[^=]*)? = ", each, maxsplit=1) for each in parameters(node)]
-                names = [f"{each[0]}={each[1]}" for each in given if len(each) == 2]
-                if names:
-                    found.setdefault(made.place, (made, names))
+            if not taken and made is not None and node is not None:
+                of, taken = made, [re.split(r"(?::[^=]*)? = ", each, maxsplit=1) for each in parameters(node)]
+            names = [f"{each[0]}={each[1]}" for each in taken if len(each) == 2]
+            if names:
+                found.setdefault(of.place, (of, names))
         return list(found.values())
+
+    def _filled(self, of: Definition) -> list[list[str]]:
+        """The fields of a dataclass that have a default and can be given: name and default."""
+        known = self._classes.get((of.place.file, of.place.line))
+        fields = known.fields if known is not None else ()
+        return [[each.name, each.default] for each in fields if each.default and "init=False" not in each.default]
 
     def _made_by(self, of: Definition, hops: int = 4) -> Definition | None:
         """The ``__init__`` of a class or of the first of its bases that has one here."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import Flag, Place
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
@@ -39,11 +39,19 @@ def _install(study: Study) -> Section:
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
     items: list[Line] = []
+    extras: dict[str, list[str]] = {}
     for command, place in found.items():
+        extra = re.fullmatch(r"(.*)\[([\w.-]+)\]", command) if place.file.endswith("pyproject.toml") else None
+        if extra is not None:
+            extras.setdefault(extra[1], []).append(extra[2])
+    for command, place in found.items():
+        if command.partition("[")[0] in extras and place.file.endswith("pyproject.toml") and "[" in command:
+            continue
         if _is_there(study, command):
-            items.append(
-                sentence(code(command, 120), f" (what it does: {note(command)}; stands at ", pointer(place), ")")
-            )
+            named = extras.get(command, [])
+            more: list[Inline] = ["; with extras ", code(", ".join(named), 120)] if named else []
+            words = [f" (what it does: {note(command)}; stands at ", pointer(place), *more, ")"]
+            items.append(sentence(code(command, 240), words))
     searched = "README, METADATA, pyproject.toml, setup.py, Makefile, Dockerfile, CMakeLists.txt"
     return Section("Install / build", [Bullets(items, searched)])
 
@@ -104,7 +112,7 @@ def _entry(study: Study, title: str, row: Row) -> Line:
         what += [", takes ", *plural(flags, "flag"), " in its file"]
     name = row.symbol if definition is not None else None
     return sentence(
-        f"{title}: ", code(study.started(row), 120), " at ", pointer(row.place, name), " (what it does: ", what, ")"
+        f"{title}: ", code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
     )
 
 
@@ -163,12 +171,17 @@ def _flags(study: Study) -> list[Line]:
     if not own:
         return ["CLI flags", *_only_aside(study, [flag.place for flag in flags])]
     largest = max({f.place.file for f in own}, key=lambda file: (sum(f.place.file == file for f in own), file))
-    examples = [with_default(flag.names[0], flag) for flag in own if flag.place.file == largest][:5]
+    examples = [with_default(_long(flag), flag) for flag in own if flag.place.file == largest][:5]
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
         sentence(*plural(len(own), "flag"), ": ", joined([code(each, 60) for each in examples])),
     ]
+
+
+def _long(flag: Flag) -> str:
+    """The name that says most."""
+    return next((name for name in flag.names if name.startswith("--")), flag.names[0])
 
 
 def _only_aside(study: Study, places: Sequence[Place]) -> list[Line]:
