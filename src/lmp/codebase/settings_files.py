@@ -12,7 +12,7 @@ from lmp.codebase.file_kinds import role
 MOST_KEYS = 2_000
 """Of one file: enough to know what it sets."""
 LEFT_OUT = re.compile(
-    r"(?:package|package-lock|tsconfig|vercel)\.json|(?:ruff|rustfmt|clippy|taplo|uv|pixi)\.toml|(?:mypy|tox|pytest)\.ini"
+    r"(?:package|package-lock|tsconfig|vercel)\.json|(?:ruff|rustfmt|clippy|taplo|uv|pixi|pyproject\w*)\.toml|(?:mypy|tox|pytest)\.ini"
     r"|(?:mkdocs|codecov|environment|readthedocs)\.ya?ml|\.(?!env).*"
 )
 """Of tools that build, check or publish a repository, hidden ones among them: they set nothing of what it does."""

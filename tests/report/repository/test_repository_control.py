@@ -309,3 +309,47 @@ metric_registry.get(name)
 _resolve_registry_fn(name)
 """
     assert [note.line for note in signs("a.py", source).notes if note.kind == "registration"] == [2]
+
+
+def test_a_command_is_given_whole(tmp_path: Path) -> None:
+    readme = """# net
+
+```bash
+docker run --gpus all \\
+    -p 80:80 net/net:latest
+pip install net  # the release
+docker login
+```
+"""
+    found = reported(written(tmp_path / "net", {"README.md": readme, "net/a.py": "def f(): ...\n"}))
+    install = [line.partition(" (what")[0] for line in found.section("Install / build").split("\n")[2:] if line]
+    assert install == ["- `docker run --gpus all -p 80: 80 net/net:latest`", "- `pip install net`"]
+
+
+def test_what_stands_in_for_a_package_is_no_import_without_a_test(tmp_path: Path) -> None:
+    source = """
+def first():
+    import fast.base
+    try:
+        import fast.new as new
+    except ImportError:
+        new = None
+
+
+def second():
+    try:
+        import other.new as found
+    except ImportError:
+        import other as found
+
+
+class Attention: ...
+
+
+class KVCache: ...
+"""
+    backends = reported(written(tmp_path / "net", {"net/a.py": source})).section("Kernel hotspots / backends")
+    (fast,) = (line for line in backends.split("\n") if "`fast.new`" in line)
+    (other,) = (line for line in backends.split("\n") if "`other.new`" in line)
+    assert "imported without a test at `net/a.py:3`" in fast
+    assert "without it: `import other as found`" in other

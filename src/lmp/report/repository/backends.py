@@ -146,18 +146,20 @@ def _tried(name: str, found: Sequence[tuple[str, Note]]) -> list[Inline]:
 
 
 def _plain_import(study: Study, name: str, tried: Sequence[tuple[str, Note]]) -> Place | None:
-    """The first import of a package that is not tried, at the top of a file or in the same function as one that is:
-    there it is not optional."""
+    """The first import of a package that is not tried, at the top of a file or in a function before one that is: there
+    it is not optional."""
     base = study.base
     lines = {(file, note.line) for file, note in tried}
-    around = {(file, base.around(file, note.line)) for file, note in tried}
     for file, found in base.signs.items():
+        near = [note.line for of, note in tried if of == file]
         for each in found.imports if file.endswith(".py") else ():
             if each.module.split(".")[0] != name or (file, each.line) in lines:
                 continue
             text = "".join(base.lines(file)[each.line - 1 : each.line])
             inside = base.around(file, each.line)
-            if not text[:1].isspace() or (inside is not None and (file, inside) in around):
+            # One below may be what stands in for it.
+            before = inside is not None and any(each.line < line <= inside.end for line in near)
+            if not text[:1].isspace() or before:
                 return Place(file, each.line)
     return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.install import whole
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import metadata
 
@@ -86,10 +87,11 @@ def commands(base: CodeBase) -> list[Quote]:
     for file, lines, first in _readmes(base):
         fenced = False
         for number, line in enumerate(lines, first):
+            line = whole(lines, number - first) if line.rstrip().endswith("\\") else line
             if line.lstrip().startswith("```"):
                 fenced = not fenced
             elif fenced or line.startswith("    "):
-                match = _COMMAND.match(line)
+                match = _COMMAND.match(re.sub(r"\s+#\s.*", "", line))
                 if match:
                     found.setdefault(match[1].strip(), Quote(match[1].strip(), Place(file, number)))
     return list(found.values())

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from lmp.codebase.facts import Flag, Place
+from lmp.codebase.file_kinds import role
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
@@ -24,6 +25,12 @@ from lmp.report.repository.pieces import (
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.study import Study
 
+MOST_COMMANDS = 14
+"""Commands that install or build it."""
+_INCOMPLETE = re.compile(
+    r"(?:sudo )?(?:(?:uv )?pip3? install|docker (?:build|run|pull)|docker (?:login|push|tag|ps)\b.*)"
+)
+"""Without what is to be installed or run, and what only publishes it."""
 MOST_ENTRIES = 3
 """Entries of a library whose arguments are shown."""
 MOST = 8
@@ -38,7 +45,7 @@ def _install(study: Study) -> Section:
     found: dict[str, Place] = dict(study.base.facts.install)
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
-    items: list[Line] = []
+    told: list[tuple[str, Line]] = []
     extras: dict[str, list[str]] = {}
     for command, place in found.items():
         extra = re.fullmatch(r"(.*)\[([\w.-]+)\]", command) if place.file.endswith("pyproject.toml") else None
@@ -47,11 +54,18 @@ def _install(study: Study) -> Section:
     for command, place in found.items():
         if command.partition("[")[0] in extras and place.file.endswith("pyproject.toml") and "[" in command:
             continue
-        if _is_there(study, command):
+        if _is_there(study, command) and not _INCOMPLETE.fullmatch(command) and not place.file.startswith("."):
             named = extras.get(command, [])
             more: list[Inline] = ["; with extras ", code(", ".join(named), 120)] if named else []
             words = [f" (what it does: {note(command)}; stands at ", pointer(place), *more, ")"]
-            items.append(sentence(code(command, 240), words))
+            told.append((place.file, sentence(code(command, 240), words)))
+    # What installs it stands at the top; what stands further down is of one part.
+    told.sort(key=lambda each: (role(each[0]) in ("test", "example", "benchmark"), each[0].count("/")))
+    items = [line for _, line in told[:MOST_COMMANDS]]
+    if len(told) > MOST_COMMANDS:
+        rest = list(dict.fromkeys(file for file, _ in told[MOST_COMMANDS:]))
+        more = plural(len(told) - MOST_COMMANDS, "more command")
+        items.append(sentence(*more, ", in ", joined([Code(file) for file in rest[:5]]), " …" if len(rest) > 5 else ""))
     searched = "README, METADATA, pyproject.toml, setup.py, Makefile, Dockerfile, CMakeLists.txt"
     return Section("Install / build", [Bullets(items, searched)])
 
