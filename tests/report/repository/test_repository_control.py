@@ -323,7 +323,7 @@ docker login
 """
     found = reported(written(tmp_path / "net", {"README.md": readme, "net/a.py": "def f(): ...\n"}))
     install = [line.partition(" (what")[0] for line in found.section("Install / build").split("\n")[2:] if line]
-    assert install == ["- `docker run --gpus all -p 80: 80 net/net:latest`", "- `pip install net`"]
+    assert install == ["- `docker run --gpus all -p 80:80 net/net:latest`", "- `pip install net`"]
 
 
 def test_what_stands_in_for_a_package_is_no_import_without_a_test(tmp_path: Path) -> None:
