@@ -353,3 +353,38 @@ class KVCache: ...
     (other,) = (line for line in backends.split("\n") if "`other.new`" in line)
     assert "imported without a test at `net/a.py:3`" in fast
     assert "without it: `import other as found`" in other
+
+
+def test_each_of_several_commands_has_its_own_flags(tmp_path: Path) -> None:
+    source = """import os
+import click
+
+
+def variable(name):
+    return os.environ[f"NET_{name}"]
+
+
+@click.group()
+def cli(): ...
+
+
+@cli.command()
+@click.option("--size")
+@click.option("--depth")
+def train(size, depth):
+    \"\"\"Trains the net on text.\"\"\"
+
+
+@cli.command()
+@click.option("--port")
+def serve(port):
+    \"\"\"Serves the net to others.\"\"\"
+"""
+    test = "import os\nos.environ['ONLY_IN_TESTS']\n"
+    found = reported(written(tmp_path / "net", {"net/cli.py": source, "tests/test_a.py": test}))
+    entries = found.section("Entrypoints (how to run)")
+    assert "Trains the net on text”, takes 2 flags)" in entries
+    assert "Serves the net to others”, takes 1 flag)" in entries
+    # Which variables its own code reads depends on who calls, which nobody does here.
+    assert "names that are worked out where they are read" in found.section("Configuration surface (how to control it)")
+    assert "- Execution model: no tensor framework is imported." in found.text

@@ -296,6 +296,8 @@ def _is_tile(taken: Import) -> bool:
 def _model_of_execution(study: Study) -> list[Inline]:
     """What the frameworks do by themselves, where a lazy one is made to work, and what the code compiles."""
     told: list[list[Inline]] = [[words] for name, words in BY_ITSELF.items() if name in study.base.packages_used]
+    if not FRAMEWORKS.keys() & study.base.packages_used.keys() and not any(study.base.notes("compiled")):
+        return ["no tensor framework is imported"]
     evaluated = list(study.base.notes("evaluated"))
     if evaluated:
         file, note = min(evaluated, key=lambda each: not study.is_below_the_loop(*each))

@@ -121,13 +121,26 @@ def _entry(study: Study, title: str, row: Row) -> Line:
     what: list[Inline] = ["runs its main block"]
     if definition is not None:
         what = study.what(definition, 90)
-    flags = sum(flag.place.file == row.place.file for flag in study.base.facts.flags)
+    flags = _flags_of(study, row)
     if flags:
-        what += [", takes ", *plural(flags, "flag"), " in its file"]
+        what += [", takes ", *plural(flags, "flag")]
     name = row.symbol if definition is not None else None
     return sentence(
         f"{title}: ", code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
     )
+
+
+def _flags_of(study: Study, row: Row) -> int:
+    """The flags of its file; of several ways in one file those in and above the function, where decorators stand."""
+    file, line = row.place.file, row.place.line
+    lines = [flag.place.line for flag in study.base.facts.flags if flag.place.file == file]
+    ways = {each.place.line for each in study.ways if each.place.file == file}
+    if len(ways) == 1:
+        return len(lines)
+    known = [each for each in study.base.by_file.get(file, ()) if each.kind != "class"]
+    end = next((each.end for each in known if each.place.line == line), line)
+    above = max((each.end for each in known if each.end < line), default=0)
+    return sum(above < each <= end for each in lines)
 
 
 def _folders(entries: Sequence[Row]) -> list[Inline]:
@@ -159,8 +172,9 @@ def anchor(title: str) -> str:
 
 def _env(study: Study) -> list[Line]:
     reads = [read for read in study.base.facts.env if read.resolved]
-    if study.base.facts.env and not reads:
-        places = [read.place for read in study.base.facts.env]
+    worked_out = [read for read in study.base.facts.env if study.base.is_own(read.place.file)]
+    if worked_out and not any(read.resolved for read in worked_out):
+        places = [read.place for read in worked_out]
         return ["env vars", _where(places), "names that are worked out where they are read: not determined by reading"]
     if not reads:
         return ["env vars", "none found (searched: os.environ, os.getenv, getenv and wrappers of them)", ""]
