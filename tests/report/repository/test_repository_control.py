@@ -150,6 +150,7 @@ re.compile("a")
 model.eval()
 """
     found = [(note.line, note.symbol, note.text) for note in signs("a.py", source).notes if note.kind == "compiled"]
+    assert {note.line for note in signs("a.py", source).notes if note.about == "itself"} == {9, 10, 12}
     assert sorted(found) == [
         (9, "A", "Base = torch.jit.ScriptModule"),
         (10, "A.f", "method = torch.jit.script_method"),

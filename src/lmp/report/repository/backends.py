@@ -18,6 +18,8 @@ from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
+EVERYWHERE = 10
+"""Files that import a package for one that tries to: it is needed."""
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
 
 
@@ -172,15 +174,22 @@ def _optional(study: Study) -> list[Line]:
         if (
             top
             and study.base.modules.file(top, file) is None
+            and top.lower() not in study.base.tops
             and top not in sys.stdlib_module_names
             and not re.fullmatch(r"typing\w*|importlib\w*|tomli", top)
             # What is tried of a package that is installed anyway is its version.
             and top.lower().replace("_", "-") not in needed
         ):
             packages.setdefault(top, []).append((file, note))
-    if not packages:
-        return ["Optional libs: none found (searched: imports inside of try blocks that go on without the package)"]
+    # Where nearly all of its files import a package, one place asks for its version.
+    packages = {
+        name: found
+        for name, found in packages.items()
+        if study.base.packages_used.get(name, 0) < EVERYWHERE * len(found)
+    }
     ranked = sorted(packages.items(), key=lambda item: (-len(item[1]), item[0]))
+    if not ranked:
+        return ["Optional libs: none found (searched: imports inside of try blocks that go on without the package)"]
     lines: list[Line] = []
     for name, found in ranked[:10]:
         file, note = found[0]

@@ -50,6 +50,7 @@ MOST_COMPILED = 3
 BY_ITSELF = {
     "torch": "PyTorch runs eagerly what is not compiled",
     "mlx": "MLX is lazy: it records operators and runs them where a value is needed",
+    "tensorflow": "TensorFlow runs eagerly what is not in a tf.function",
     "jax": "JAX runs operators one by one outside of a compiled function, and traces what is compiled",
 }
 """What a framework does without a call that says otherwise."""
@@ -317,14 +318,20 @@ def _model_of_execution(study: Study) -> list[Inline]:
 
 
 def _shown(study: Study, found: list[tuple[str, Note]]) -> list[Inline]:
-    """The places with what stands around each, those on the way of the loop first: what is compiled elsewhere says
-    nothing of the model."""
+    """The places with what stands around each, those that calls from the loop reach first: what is compiled elsewhere
+    says nothing of the model."""
     ranked = sorted(found, key=lambda each: not study.is_below_the_loop(*each))
     shown = []
     for file, note in ranked[:MOST_COMPILED]:
-        aside = "" if not study.loops or study.is_below_the_loop(file, note) else ", not on the way of the loop"
+        # What a call makes may be used anywhere: only of a function that is compiled itself it is known who calls it.
+        itself = note.about == "itself"
+        aside = (
+            ", which no call from the loop is seen to reach"
+            if itself and study.loops and not study.is_below_the_loop(file, note)
+            else ""
+        )
         where = pointer(Place(file, note.line))
-        around: list[Inline] = [" of ", code(note.symbol, 50)] if note.symbol else []
+        around: list[Inline] = [" of " if itself else " in ", code(note.symbol, 50)] if note.symbol else []
         shown.append([code(note.text, 60), *around, " at ", where, aside])
     more = len(found) - MOST_COMPILED
     return [*joined(shown), *([" and ", *plural(more, "more place", "more places")] if more > 0 else [])]

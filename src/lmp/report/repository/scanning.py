@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lmp.codebase.file_kinds import role
 from lmp.codebase.source import Source
@@ -440,7 +440,7 @@ def _calls(tree: ast.Module, scan: _Scan) -> Iterator[Note]:
                 seen |= {each, *(each.args if isinstance(each, ast.Call) else ())}
                 if compiles(each):
                     span = next((s for s in scan.spans if s[0] == node.lineno and s[2].endswith(node.name)), None)
-                    yield note("compiled", each, written(each), span[2] if span else node.name)
+                    yield replace(note("compiled", each, written(each), span[2] if span else node.name), about="itself")
         elif isinstance(node, ast.Call) and node not in seen:
             name = dotted(node.func)
             if compiles(node):

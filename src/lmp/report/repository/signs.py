@@ -44,7 +44,8 @@ class Note:
     todo the comment · not implemented the message, and (about) when · requires the condition, the message, and (about)
     "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
     caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
-    registration the registry, and what is registered · compiled the call, decorator or base · evaluated the call ·
+    registration the registry, and what is registered · compiled the call, decorator or base, and (about)
+    "itself" where it is of the function or class that the note is in · evaluated the call ·
     loads by name the literal beginning of the module's name · abstract the class, and its abstract methods ·
     sets environment the variable ·
     replaced the attribute of an imported name, what stands there from then on, and (about) what was imported ·

@@ -315,7 +315,8 @@ class Study:
     @cached_property
     def most_imported(self) -> list[Component]:
         """Functions and classes by how many files take them."""
-        tops = [each for each in self.base.definitions if "." not in each.qualname]
+        # Of a name that is defined in two branches one is shown.
+        tops = {(d.place.file, d.name): d for d in reversed(self.base.definitions) if "." not in d.qualname}.values()
         counted = [(self.base.imported_by(each), each) for each in tops]
         ranked = sorted(
             ((n, each) for n, each in counted if n > 1 and each.end - each.place.line > 4),
