@@ -54,6 +54,16 @@ def test_a_macro_that_stands_for_global(cuda: Callable[[str], RepoFacts]) -> Non
     ]
 
 
+def test_a_launch_bound_in_a_comment_binds_nothing(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        __global__ void // __launch_bounds__(256)
+        one(int n) { }
+        """
+    )
+    assert [(kernel.name, kernel.launch_bounds) for kernel in facts.kernels] == [("one", "")]
+
+
 def test_two_signatures_of_one_body(cuda: Callable[[str], RepoFacts]) -> None:
     facts = cuda("#ifdef A\n__global__ void f(int a)\n#else\n__global__ void f(long a)\n#endif\n{ }\n")
     assert [kernel.name for kernel in facts.kernels] == ["f"]

@@ -69,6 +69,8 @@ class Flag:
     help: str = ""
     value: str = ""
     """What the default stands for, where it is the name of a constant: ``0.0`` of ``DEFAULT_TEMP``."""
+    required: bool = False
+    """Without it the command does not start."""
 
 
 @dataclass(frozen=True, slots=True)

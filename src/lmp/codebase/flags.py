@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lmp.codebase.facts import Flag, Place
 from lmp.codebase.source import FUNCTIONS, Function, Scope, Source
@@ -15,8 +16,60 @@ LONGEST_HELP = 300
 
 def flags(source: Source) -> list[Flag]:
     """In the order of their lines. A name that reading cannot work out is given as it is written."""
-    found = [*_argparse(source), *_click(source), *_typer(source), *_absl(source), *_fire(source), *_by_hand(source)]
+    parsed = list(_argparse(source))
+    late = _late_defaults(source) if parsed else {}
+    parsed = [_joined(each, late) for each in parsed]
+    found = [*parsed, *_click(source), *_typer(source), *_absl(source), *_fire(source), *_by_hand(source)]
     return sorted(found, key=lambda each: each.place.line)
+
+
+def _late_defaults(source: Source) -> dict[str, str]:
+    """What a table of the file gives to arguments that were left open, by their names.
+
+    ``for k, v in DEFAULTS.items(): setattr(args, k, v)`` or ``args[k] = v``, and ``parser.set_defaults(**DEFAULTS)``.
+    """
+    tables = [node for node in ast.walk(source.tree) if isinstance(node, ast.For) and _sets_items(node)]
+    given: list[ast.expr | None] = [node.iter.func.value for node in tables]  # type: ignore[attr-defined]
+    found: dict[str, str] = {}
+    for call, _ in source.all(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "set_defaults":
+            given += [each.value for each in call.keywords if each.arg is None]
+            found |= {each.arg: source.written(each.value) for each in call.keywords if each.arg is not None}
+    for each in given:
+        table = source.constants.get(each.id) if isinstance(each, ast.Name) else None
+        for key, value in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
+            name = constant(key)
+            if name is not None:
+                found.setdefault(name, source.written(value))
+    return found
+
+
+def _sets_items(loop: ast.For) -> bool:
+    """``for k, v in TABLE.items()`` whose body sets what ``k`` names to ``v``."""
+    target, source = loop.target, loop.iter
+    if not (isinstance(target, ast.Tuple) and all(isinstance(each, ast.Name) for each in target.elts)):
+        return False
+    if not (isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and source.func.attr == "items"):
+        return False
+    names = [ast.unparse(each) for each in target.elts]
+    for node in ast.walk(loop):
+        put: list[ast.expr] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            put = node.args[1:]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            put = [node.targets[0].slice, node.value]
+        if [ast.unparse(each) for each in put] == names:
+            return True
+    return False
+
+
+def _joined(flag: Flag, late: dict[str, str]) -> Flag:
+    """With the default of a table where the flag itself has none."""
+    long = next((name for name in flag.names if name.startswith("--")), flag.names[0])
+    given = late.get(long.lstrip("-").replace("-", "_"))
+    if given is None or flag.required or flag.default not in (None, "None"):
+        return flag
+    return replace(flag, default=given)
 
 
 def _argparse(source: Source) -> Iterator[Flag]:
@@ -31,10 +84,23 @@ def _argparse(source: Source) -> Iterator[Flag]:
             continue
         if any(keyword.arg == "default" for keyword in node.keywords):
             default = written_keyword(source, node, "default")
+            # It says that there is none.
+            default = None if default is not None and default.rpartition(".")[2] == "SUPPRESS" else default
         else:
             default = {"store_true": "False", "store_false": "True"}.get(constant(keyword_of(node, "action")) or "")
         names = tuple(flag_name(source, each, scope) for each in node.args)
-        yield Flag(names, Place(source.file, _name_line(node)), "argparse", default, help_text(source, node, scope))
+        place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
+        yield Flag(names, place, "argparse", default, told, required=_is_required(node, names, default))
+
+
+def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) -> bool:
+    """``required=True``, or a positional argument that may not be left out."""
+    asked = keyword_of(node, "required")
+    if asked is not None:
+        return isinstance(asked, ast.Constant) and asked.value is True
+    left_out = keyword_of(node, "nargs")
+    positional = re.fullmatch(r"[A-Za-z]\w*", names[0]) is not None and isinstance(node.args[0], ast.Constant)
+    return positional and default is None and left_out is None and keyword_of(node, "action") is None
 
 
 def _click(source: Source) -> Iterator[Flag]:
@@ -48,9 +114,10 @@ def _click(source: Source) -> Iterator[Flag]:
             ):
                 names = tuple(flag_name(source, each, scope) for each in node.args)
                 default = written_keyword(source, node, "default")
-                yield Flag(
-                    names, Place(source.file, _name_line(node)), "click", default, help_text(source, node, scope)
-                )
+                place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
+                asked = keyword_of(node, "required")
+                required = isinstance(asked, ast.Constant) and asked.value is True
+                yield Flag(names, place, "click", default, told, required=required)
 
 
 def _typer(source: Source) -> Iterator[Flag]:
@@ -84,7 +151,8 @@ def _typer_flag(
         names = ("--" + parameter.arg.replace("_", "-"),) if is_option else (parameter.arg,)
     required = default is None or (isinstance(default, ast.Constant) and default.value is ...)
     written = None if required or default is None else source.written(default)
-    return Flag(names, Place(source.file, parameter.lineno), "typer", written, help_text(source, marked, scope))
+    told = help_text(source, marked, scope)
+    return Flag(names, Place(source.file, parameter.lineno), "typer", written, told, required=required)
 
 
 def _annotated(source: Source, annotation: ast.expr | None) -> ast.Call | None:

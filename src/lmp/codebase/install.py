@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from lmp.codebase.entries import line_of
@@ -13,6 +14,10 @@ COMMAND = re.compile(
     r"^\s*(?:\$\s+|>\s+)?((?:sudo\s+)?(?:(?:uv\s+)?pip3?\s+install|python3?\s+-m\s+pip\s+install|uv\s+sync|conda\s+install|"
     r"poetry\s+install|docker\s+(?:run|pull|build)|python3?\s+setup\.py)\b.*?)\s*(?:#.*)?$"
 )
+_BUILDS = re.compile(
+    r"^(?:all|deps|env|venv)$|build|install|compile|wheel|setup|dist|docker|image|sync|lib|kernel|cuda"
+)
+"""Targets of a Makefile that make or install something; others test, format or document."""
 MOST = 12
 """Commands of one file."""
 
@@ -65,6 +70,8 @@ def _make(file: str, folder: str, text: str) -> list[tuple[str, Place]]:
     where = "" if folder == "." else f" -C {folder}"
     found: dict[str, Place] = {}
     for match in re.finditer(r"^([A-Za-z][\w.-]*)\s*:(?!=)", text, re.MULTILINE):
+        if not _BUILDS.search(match[1]):
+            continue
         found.setdefault(f"make{where} {match[1]}", Place(file, _line(text, match.start())))
     return list(found.items())[:MOST]
 
@@ -72,11 +79,23 @@ def _make(file: str, folder: str, text: str) -> list[tuple[str, Place]]:
 def _told(file: str, text: str) -> list[tuple[str, Place]]:
     """Commands as a document gives them."""
     found: dict[str, Place] = {}
-    for at, line in enumerate(text.split("\n"), 1):
-        match = COMMAND.match(line)
+    lines = text.split("\n")
+    for at, line in enumerate(lines, 1):
+        match = COMMAND.match(whole(lines, at - 1) if line.rstrip().endswith("\\") else line)
         if match and "`" not in match[1] and len(match[1]) <= 200:
-            found.setdefault(match[1].rstrip("\\ "), Place(file, at))
+            found.setdefault(match[1], Place(file, at))
     return list(found.items())[:MOST]
+
+
+def whole(lines: Sequence[str], at: int) -> str:
+    """A command with the lines that it goes on over, as one."""
+    parts: list[str] = []
+    for line in lines[at:]:
+        text = line.rstrip()
+        parts.append(text.removesuffix("\\").strip() if parts else text.removesuffix("\\").rstrip())
+        if not text.endswith("\\"):
+            break
+    return " ".join(parts)
 
 
 def _line(text: str, at: int) -> int:

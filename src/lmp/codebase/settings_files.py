@@ -11,7 +11,11 @@ from lmp.codebase.file_kinds import role
 
 MOST_KEYS = 2_000
 """Of one file: enough to know what it sets."""
-LEFT_OUT = ("package.json", "package-lock.json", "tsconfig.json")
+LEFT_OUT = re.compile(
+    r"(?:package|package-lock|tsconfig|vercel)\.json|(?:ruff|rustfmt|clippy|taplo|uv|pixi|pyproject\w*)\.toml|(?:mypy|tox|pytest)\.ini"
+    r"|(?:mkdocs|codecov|environment|readthedocs)\.ya?ml|\.(?!env).*"
+)
+"""Of tools that build, check or publish a repository, hidden ones among them: they set nothing of what it does."""
 
 Keys = Iterator[tuple[str, int]]
 
@@ -20,7 +24,7 @@ def config_file(file: str, language: str, text: str) -> ConfigFile | None:
     """None for a file that sets nothing by name, such as a list of records."""
     name = PurePosixPath(file).name
     kind = "env" if name == ".env" or name.startswith(".env.") else language
-    if kind not in READERS or role(file) in ("test", "docs", "build") or name in LEFT_OUT:
+    if kind not in READERS or role(file) in ("test", "docs", "build") or LEFT_OUT.fullmatch(name):
         return None
     found: dict[str, int] = {}
     for key, line in READERS[kind](text):

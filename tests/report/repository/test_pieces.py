@@ -15,3 +15,8 @@ def test_the_last_part_of_a_dotted_name_is_the_symbol() -> None:
 def test_a_file_does_not_contain_its_own_name() -> None:
     # What runs when the file is started has no name but that of the file.
     assert pointer(Place("a/__main__.py", 3), "__main__.py") == Pointer("a/__main__.py", 3)
+
+
+def test_an_expression_is_no_symbol_of_a_pointer() -> None:
+    assert pointer(Place("a.py", 3), 'f"gemm_{bits}"').symbol is None
+    assert pointer(Place("a.py", 3), "A.gemm").symbol == "gemm"

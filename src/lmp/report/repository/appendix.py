@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.pieces import code, counted, joined, plural, pointer, sentence, tally
+from lmp.report.repository.pieces import code, counted, is_symbol, joined, plural, pointer, sentence, tally
 from lmp.report.repository.signs import NoteKind
 from lmp.report.repository.statements import local_values
 from lmp.report.repository.study import Study
@@ -67,7 +67,7 @@ def _default(study: Study, read: EnvRead) -> Line:
 def _settled(setting: Flag | EnvRead) -> Line:
     """The default as it stands, and what its name stands for."""
     if setting.default is None:
-        return "none"
+        return "none: must be given" if isinstance(setting, Flag) and setting.required else "none"
     named = code(setting.default, 50)
     return [named, " = ", code(setting.value, 50)] if setting.value else named
 
@@ -93,8 +93,9 @@ def must_be_set(study: Study, read: EnvRead) -> bool:
 
 
 def _flags(study: Study) -> Section:
-    rows = [[_names(flag), _settled(flag), _help(flag), pointer(flag.place)] for flag in study.base.facts.flags]
-    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file.")
+    every = sorted(study.base.facts.flags, key=lambda flag: not study.base.is_own(flag.place.file))
+    rows = [[_names(flag), _settled(flag), _help(flag), pointer(flag.place)] for flag in every]
+    words = sentence(*counted(study.base.facts, "flags", "flag"), ", by file; those of tests and examples stand last.")
     return Section(
         CLI, [Paragraph(words), Table(("Flag", "Default", "Help", "Where"), rows, "argparse, click, typer, fire, absl")]
     )
@@ -146,9 +147,9 @@ def kernel_row(study: Study, kernel: Kernel) -> list[Line]:
     """A kernel with what is found of its configuration: autotuning, launches, constexpr parameters."""
     values = kernel_values(study, kernel)
     sizes = {name: found for name, found in values.items() if not STAGES.match(name) and not WARPS.match(name)}
-    named = pointer(kernel.place, kernel.name)
+    written: list[Inline] = [] if is_symbol(kernel.name) else [code(kernel.name, 60), " at "]
     return [
-        sentence(named, f", {kernel.language}"),
+        sentence(*written, pointer(kernel.place, kernel.name), f", {kernel.language}"),
         _told(kernel, _sizes(sizes)) or _no_sizes(kernel),
         _one(values, STAGES, kernel),
         _one(values, WARPS, kernel),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from lmp.codebase.facts import Definition, Place
 from lmp.report.document.parts import Block, Bold, Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import KERNELS, MACROS, kernel_row
+from lmp.report.repository.header import required
 from lmp.report.repository.matters import ATTENTION, lines
 from lmp.report.repository.pieces import ASIDE, code, count, counted, joined, plural, pointer, sentence
 from lmp.report.repository.replacing import replaced
@@ -17,6 +18,8 @@ from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
 
 SHOWN_KERNELS, SHOWN_CLASSES = 24, 12
+EVERYWHERE = 10
+"""Files that import a package for one that tries to: it is needed."""
 COLUMNS = ("Kernel", "BLOCK_M/N/K and other sizes", "NUM_STAGES", "NUM_WARPS", "From")
 
 
@@ -144,24 +147,56 @@ def _tried(name: str, found: Sequence[tuple[str, Note]]) -> list[Inline]:
     return [Code(parts[0]), more] if more else [Code(parts[0])]
 
 
+def _plain_import(study: Study, name: str, tried: Sequence[tuple[str, Note]]) -> Place | None:
+    """The first import of a package that is not tried, at the top of a file or in a function before one that is: there
+    it is not optional."""
+    base = study.base
+    lines = {(file, note.line) for file, note in tried}
+    for file, found in base.signs.items():
+        near = [note.line for of, note in tried if of == file]
+        for each in found.imports if file.endswith(".py") else ():
+            if each.module.split(".")[0] != name or (file, each.line) in lines:
+                continue
+            text = "".join(base.lines(file)[each.line - 1 : each.line])
+            inside = base.around(file, each.line)
+            # One below may be what stands in for it.
+            before = inside is not None and any(each.line < line <= inside.end for line in near)
+            if not text[:1].isspace() or before:
+                return Place(file, each.line)
+    return None
+
+
 def _optional(study: Study) -> list[Line]:
     packages: dict[str, list[tuple[str, Note]]] = {}
+    needed = required(study.base)
     for file, note in study.base.notes("optional"):
         top = note.text.split(".")[0]
         if (
             top
             and study.base.modules.file(top, file) is None
+            and top.lower() not in study.base.tops
             and top not in sys.stdlib_module_names
             and not re.fullmatch(r"typing\w*|importlib\w*|tomli", top)
+            # What is tried of a package that is installed anyway is its version.
+            and top.lower().replace("_", "-") not in needed
         ):
             packages.setdefault(top, []).append((file, note))
-    if not packages:
-        return ["Optional libs: none found (searched: imports inside of try blocks that go on without the package)"]
+    # Where nearly all of its files import a package, one place asks for its version.
+    packages = {
+        name: found
+        for name, found in packages.items()
+        if study.base.packages_used.get(name, 0) < EVERYWHERE * len(found)
+    }
     ranked = sorted(packages.items(), key=lambda item: (-len(item[1]), item[0]))
+    if not ranked:
+        return ["Optional libs: none found (searched: imports inside of try blocks that go on without the package)"]
     lines: list[Line] = []
     for name, found in ranked[:10]:
         file, note = found[0]
         instead: list[Inline] = [" without it: ", code(note.detail, 70)] if note.detail else []
+        plain = _plain_import(study, name, found)
+        if plain is not None:
+            instead = ["; imported without a test at ", pointer(plain)]
         where = pointer(Place(file, note.line), note.text)
         lines.append(
             sentence(

@@ -29,6 +29,10 @@ _PYTHON_GUARD = re.compile(
     r"|\b(?:compute_)?capability\w* *(?:[<>]=?|==|in) *[\w(\[{), ]+|\bis_sm\d+\w*\([^()]*\)|\bis_hip\(\)"
     r"|@supported_compute_capability\([^()]*\)|\bsm_version\w* *(?:[<>]=?|==) *\d+|triton\.__version__ *[<>=]+ *\S+"
 )
+_SETTINGS_READ = re.compile(
+    r"\b(?:yaml\.(?:safe_|full_|unsafe_)?load(?:_all)?|toml(?:lib|i)?\.load|OmegaConf\.load)(?=\()"
+)
+"""Formats that only settings are written in; JSON may be anything."""
 _C_GUARD = re.compile(r"__CUDA_ARCH__ *[<>=]+ *\w+|\b(?:cc|sm_version|compute_capability|prop\.major)\w* *[<>]=? *\w+")
 
 
@@ -127,6 +131,18 @@ class CodeBase:
                 if found is not None:
                     return found["value"].strip(), Place(file.file, at)
         return None
+
+    @cached_property
+    def settings_read(self) -> list[tuple[str, Place]]:
+        """Calls of its own code that read a file of settings, the first of each file."""
+        found: dict[str, tuple[str, Place]] = {}
+        for file in self.code:
+            text = (self.text(file.file) or "") if file.language == "python" else ""
+            for match in _SETTINGS_READ.finditer(text):
+                place = Place(file.file, text.count("\n", 0, match.start()) + 1)
+                if not self.lines(file.file)[place.line - 1].lstrip().startswith("#"):
+                    found.setdefault(file.file, (match[0], place))
+        return list(found.values())
 
     @cached_property
     def arch_guards(self) -> list[tuple[str, Place]]:

@@ -133,7 +133,7 @@ def _bases(study: Study) -> Iterator[Point]:
         needed: list[Inline] = ["; must define ", code(must, 70)] if must else []
         why = sentence(*plural(len(own), "class", "classes"), " do so, as ", shown, *needed)
         yield Point(
-            sentence("another ", Code(name)),
+            sentence("add a subclass of ", Code(name)),
             pointer(base.place, name),
             why,
             len(own) * (2 if must else 1),
@@ -151,6 +151,7 @@ def _alike(study: Study) -> Iterator[Point]:
         folders.setdefault(file.rpartition("/")[0], {}).setdefault(note.text, []).append(
             (Place(file, note.line), note.text)
         )
+    functions = {each.name for each in study.base.definitions if each.kind == "function"}
     given = {(folder, name) for folder, names in folders.items() for name in names}
     for each in study.base.definitions:
         if "." in each.qualname or each.kind == "method" or _EVERYWHERE.match(each.name):
@@ -161,12 +162,24 @@ def _alike(study: Study) -> Iterator[Point]:
             folders.setdefault(folder, {}).setdefault(name, []).append((each.place, each.name))
     for folder, names in folders.items():
         counted = {name: len({place.file for place, _ in found}) for name, found in names.items()}
-        name, most = max(counted.items(), key=lambda item: (item[1], item[0].startswith("…"), item[0]))
-        if most < ALIKE:
+        counted = {name: most for name, most in counted.items() if most >= ALIKE}
+        takers = {name: _taker(study, folder, name) for name in counted}
+        # A helper that each file has a copy of is no interface: nobody takes it from them.
+        plain = {name for name in counted if name in functions and (folder, name) not in given}
+        kept = {name: most for name, most in counted.items() if name not in plain or takers[name]}
+        if not kept:
             continue
+        name, most = max(
+            kept.items(), key=lambda item: (takers[item[0]] is not None, item[1], item[0].startswith("…"), item[0])
+        )
         place, symbol = names[name][0]
+        taker, loader = takers[name], _loader(study, folder)
         does = " there each set " if (folder, name) in given else " there each define "
-        why = sentence(*plural(most, "file"), does, Code(name), ", as ", pointer(place, symbol))
+        why = sentence(
+            *(*plural(most, "file"), does, Code(name), ", as ", pointer(place, symbol)),
+            *((", taken at ", pointer(taker)) if taker else ()),
+            *((", loaded by name at ", pointer(loader)) if loader else ()),
+        )
         yield Point(
             sentence("add a file to ", Code(f"{folder}/")),
             Code(f"{folder}/"),
@@ -174,6 +187,28 @@ def _alike(study: Study) -> Iterator[Point]:
             most * 2,
             bool(ASIDE.search(folder + "/")),
         )
+
+
+def _taker(study: Study, folder: str, name: str) -> Place | None:
+    """The first line of a file elsewhere that takes the name of a module: ``module.Model``, ``getattr(module,
+    "Model")``."""
+    if name.startswith("…"):
+        return None
+    wanted = re.compile(rf"(?<=\w)(?<!self)\.{name}\b(?!\s*=[^=])|getattr\([^()]*[\"']{name}[\"']")
+    for file in study.base.code:
+        if file.file.rpartition("/")[0] != folder and file.language == "python":
+            for at, line in enumerate(study.base.lines(file.file), 1):
+                if wanted.search(line) and not line.lstrip().startswith(("#", "import ", "from ")):
+                    return Place(file.file, at)
+    return None
+
+
+def _loader(study: Study, folder: str) -> Place | None:
+    """Where the folder's modules are loaded by a name that is put together."""
+    for file, note, into in study.loaded:
+        if any(each.rpartition("/")[0] == folder for each in into):
+            return Place(file, note.line)
+    return None
 
 
 # --- mappings --------------------------------------------------------------------------------------------------------

@@ -67,15 +67,29 @@ def metadata(base: CodeBase) -> Iterator[tuple[str, str]]:
             yield file, text
 
 
-def _pyproject_urls(base: CodeBase) -> Iterator[tuple[str, str, Place]]:
+def required(base: CodeBase) -> set[str]:
+    """Names of the packages that are always installed with it, in small letters with hyphens: those of an extra or of
+    one platform are not."""
+    stated = [each for _, text in metadata(base) for each in re.findall(r"^Requires-Dist: *(.+)$", text, re.MULTILINE)]
+    dependencies = _project(base).get("dependencies", [])
+    stated += [str(each) for each in dependencies] if isinstance(dependencies, list) else []
+    names = (re.match(r"[\w.-]+", each) for each in stated if ";" not in each)
+    return {re.sub(r"[-_.]+", "-", found[0]).lower() for found in names if found}
+
+
+def _project(base: CodeBase) -> dict[str, object]:
+    """The table ``project`` of pyproject.toml; empty where it is none."""
     text = base.text("pyproject.toml") if (base.root / "pyproject.toml").is_file() else None
-    if text is None:
-        return
     try:
-        project = tomllib.loads(text).get("project", {})
+        project = tomllib.loads(text or "").get("project", {})
     except (tomllib.TOMLDecodeError, RecursionError):
-        return
-    urls = project.get("urls", {}) if isinstance(project, dict) else {}
+        return {}
+    return project if isinstance(project, dict) else {}
+
+
+def _pyproject_urls(base: CodeBase) -> Iterator[tuple[str, str, Place]]:
+    text = (base.text("pyproject.toml") if (base.root / "pyproject.toml").is_file() else None) or ""
+    urls = _project(base).get("urls", {})
     for name, url in urls.items() if isinstance(urls, dict) else ():
         line = next((n for n, line in enumerate(text.split("\n"), 1) if str(url) in line), 1)
         yield str(name), str(url), Place("pyproject.toml", line)

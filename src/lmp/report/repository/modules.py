@@ -27,7 +27,7 @@ MARKED = {
 def modules(study: Study) -> Section:
     files = [file for file in study.base.facts.files if file.language in CODE and file.lines]
     parts = units(files, MOST, alone=24)
-    rows = [[_path(unit), _role(study, unit), _notes(study, unit)] for unit in parts]
+    rows = [_row(study, unit) for unit in parts]
     other = len(study.base.facts.files) - len(files)
     words: list[Inline] = ["Every file of code is in one row. "]
     if other:
@@ -37,6 +37,12 @@ def modules(study: Study) -> Section:
         ]
     table = Table(("Path", "Role", "Notes"), rows, "all folders of the repository")
     return Section("Module map (table)", [Paragraph(words), table])
+
+
+def _row(study: Study, unit: Unit) -> list[Line]:
+    role = _role(study, unit)
+    # What it defines is said once, with its places.
+    return [_path(unit), role, _notes(study, unit, mainly=not isinstance(role, list) or role[0] != _DEFINES)]
 
 
 def _path(unit: Unit) -> Line:
@@ -62,10 +68,14 @@ def _role(study: Study, unit: Unit) -> Line:
     return _largest(unit) if unit.rest == "files" else _by_content(study, unit)
 
 
+_DEFINES = "defines "
 _NO_ROLE = re.compile(
     r"(?i)copyright|spdx|coding|licen|adapted|copied|based on|modified|ported|usage|example|run with|this file|http"
 )
 """Beginnings of docstrings that say where a file comes from, and not what it does."""
+MOST_COMMANDS = 2
+HELPER = 4
+"""Lines up to which a function or class says nothing of what a file is for."""
 LEAST = 2
 """Places of a part of a run from which it is what a folder has."""
 PARTS = {
@@ -73,7 +83,6 @@ PARTS = {
     "scheduler": "scheduler",
     "sampling": "sampling",
     "attention": "attention",
-    "entry_points": "ways to run it",
 }
 
 
@@ -84,10 +93,19 @@ def _parts(study: Study, unit: Unit) -> list[Inline]:
     kernels = sum(kernel.place.file in inside for kernel in study.base.facts.kernels)
     found = [plural(kernels, "kernel")] if kernels else []
     ranked = sorted(counted.items(), key=lambda item: -item[1])
-    for name, number in ranked[:3]:
-        if number >= (1 if name == PARTS["entry_points"] else LEAST):
-            found.append([f"{name} (", *plural(number, "place"), ")"])
-    return ["has ", *joined(found)] if found else []
+    found += [[f"{name} (", *plural(number, "place"), ")"] for name, number in ranked[:3] if number >= LEAST]
+    has: list[Inline] = ["has ", *joined(found)] if found else []
+    return joined([each for each in (has, _commands(study, inside)) if each], "; ")
+
+
+def _commands(study: Study, inside: set[str]) -> list[Inline]:
+    """What its files are started by: what only users of a library call is among what it defines."""
+    started = [row for row in study.ways if row.place.file in inside and row.role in ("cli", "server", "shell")]
+    if not started:
+        return []
+    shown = joined([code(study.started(row), 60) for row in started[:MOST_COMMANDS]])
+    more = len(started) - MOST_COMMANDS
+    return ["started by ", *shown, *([" and ", *plural(more, "more way")] if more > 0 else [])]
 
 
 def _largest(unit: Unit) -> Line:
@@ -106,7 +124,7 @@ def _by_content(study: Study, unit: Unit) -> Line:
     if many:
         return many
     if best:
-        return sentence("defines ", joined([code(each.name) for each in best]))
+        return [_DEFINES, *joined([pointer(each.place, each.name) for each in best])]
     given = [
         name
         for file in inside & set(study.base.signs)
@@ -141,19 +159,23 @@ def _main_definitions(study: Study, inside: set[str]) -> list[Definition]:
         for each in study.base.by_file.get(file, ())
         if "." not in each.qualname and not each.name.startswith("_") and each.kind != "method"
     ]
+
+    large = [each for each in top if each.end - each.place.line >= HELPER]
     return sorted(
-        top, key=lambda d: (-study.base.imported_by(d), d.kind != "class", -(d.end - d.place.line), d.place.file)
+        large or top,
+        key=lambda d: (-study.base.imported_by(d), d.kind != "class", -(d.end - d.place.line), d.place.file),
     )
 
 
-def _notes(study: Study, unit: Unit) -> Line:
+def _notes(study: Study, unit: Unit, mainly: bool) -> Line:
     inside = {file.file for file in unit.files}
-    notes: list[list[Inline]] = [[*plural(len(unit.files), "file"), ", ", *plural(unit.lines, "line")]]
+    files = [*plural(len(unit.files), "file"), ", "] if unit.title != unit.path else []
+    notes: list[list[Inline]] = [[*files, *plural(unit.lines, "line")]]
     importing = {f for file in inside for f in study.base.importers.get(file, ())} - inside
     if importing:
         notes.append(["imported by ", *plural(len(importing), "file"), " outside of it"])
     best = [each for each in _main_definitions(study, inside)[:2] if study.base.is_own(each.place.file)]
-    if best:
+    if best and mainly:
         notes.append(["mainly ", *joined([pointer(each.place, each.name) for each in best])])
     marked = {file.role for file in unit.files} & set(MARKED)
     if marked and len({file.role for file in unit.files}) > 1:

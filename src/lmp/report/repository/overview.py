@@ -21,7 +21,7 @@ from lmp.report.repository.pieces import (
     tally,
 )
 from lmp.report.repository.readme import quotes, summary
-from lmp.report.repository.signs import Import
+from lmp.report.repository.signs import Import, Note
 from lmp.report.repository.study import Study
 from lmp.report.repository.units import Unit, units
 
@@ -45,8 +45,15 @@ CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
 COMPILED = (
     ("kept out of compilation", r"^[\w.]*disable\b"),
     ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
-    ("compiled", r"^[\w.]*(?:compile|jit|pjit|script)\b"),
 )
+MOST_COMPILED = 3
+BY_ITSELF = {
+    "torch": "PyTorch runs eagerly what is not compiled",
+    "mlx": "MLX is lazy: it records operators and runs them where a value is needed",
+    "tensorflow": "TensorFlow runs eagerly what is not in a tf.function",
+    "jax": "JAX runs operators one by one outside of a compiled function, and traces what is compiled",
+}
+"""What a framework does without a call that says otherwise."""
 
 
 def tldr(study: Study) -> Section:
@@ -87,14 +94,32 @@ def _composed(study: Study) -> Iterator[Line]:
         yield sentence("A run goes through: ", joined(named), ".")
     if facts.kernels:
         yield _kernels(study)
-    yield sentence(
-        *("Controlled by ", *counted(facts, "env_variables", "environment variable"), " in "),
-        *(*counted(facts, "env_reads", "read"), ", ", *counted(facts, "flags", "command line flag"), " and "),
-        *(*counted(facts, "config_files", "config file"), "."),
-    )
+    controls = _controls(study)
+    if controls:
+        yield sentence("Controlled by ", joined(controls), ".")
     unread = len(facts.skipped) + len(base.unread)
     if unread:
         yield sentence("Not read, or not in full: ", *plural(unread, "file"), ", see open questions.")
+
+
+def _controls(study: Study) -> list[list[Inline]]:
+    """What its own code is told by: a flag of a test controls nothing of it."""
+    base, facts = study.base, study.base.facts
+    variables = {read.name for read in facts.env if read.resolved and base.is_own(read.place.file)}
+    flags = [flag for flag in facts.flags if base.is_own(flag.place.file)]
+    taken = study.arguments
+    found = []
+    if variables:
+        found.append(plural(len(variables), "environment variable"))
+    if flags:
+        found.append(plural(len(flags), "command line flag"))
+    if facts.config_files:
+        found.append(counted(facts, "config_files", "config file"))
+    if taken:
+        of, names = taken[0]
+        name = code(of.qualname.removesuffix(".__init__"), 60)
+        found.append([*plural(len(names), "argument"), " of ", name, " at ", pointer(of.place, of.name)])
+    return found
 
 
 def _what_it_is(study: Study) -> Line:
@@ -110,9 +135,10 @@ def _what_it_is(study: Study) -> Line:
 def _size(study: Study) -> Line:
     facts = study.base.facts
     own = sum(file.lines for file in study.base.code)
+    # Lines of texts and data, which may be most of a repository, say nothing of its size.
     languages = joined([[f"{name} ", tally(lines)] for name, lines in list(study.base.languages.items())[:3]])
     return sentence(
-        *(count(facts, "files"), " files with ", count(facts, "lines"), " lines were read; its own code is "),
+        *(*counted(facts, "files", "file"), " were read; its own code is "),
         *(
             *plural(len(study.base.code), "file"),
             " with ",
@@ -131,16 +157,20 @@ def _started(study: Study) -> Line:
         found = [row for row in study.ways if row.role in roles]
         if found:
             more = [f" and {len(found) - 1} more"] if len(found) > 1 else []
-            parts.append(
-                [f"{what} ", code(found[0].why or found[0].symbol, 80), " at ", pointer(found[0].place), *more]
-            )
+            parts.append([f"{what} ", code(study.started(found[0]), 80), " at ", pointer(found[0].place), *more])
     library = next((row for row in study.ways if row.role == "library"), None)
     if not parts and library is not None:
         used: list[Inline] = ["A library: ", code(library.why or library.symbol, 80), " at ", pointer(library.place)]
-        return sentence(*used, "; no command, server or main block was found.")
+        return sentence(*used, _no_start(study))
     if not parts:
-        return "A library: no command, server or main block was found; it is used by importing it."
+        return sentence("A library, used by importing it", _no_start(study))
     return sentence("Started by ", joined(parts, "; "), ".")
+
+
+def _no_start(study: Study) -> str:
+    """What is true of its own code where nothing was found that starts a model."""
+    own = any(study.base.is_own(each.place.file) for each in study.entries if each.kind != "library")
+    return "; no command or server that runs a model was found." if own else "; no command, server or main block."
 
 
 def _kernels(study: Study) -> Line:
@@ -178,22 +208,32 @@ def architecture(study: Study) -> Section:
     parts, edges = drawn_parts(study)
     ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
     nodes = [Node(str(at), f"{unit.title}{rest(unit)}\n{unit.lines:,} lines") for at, unit in enumerate(parts)]
-    graph = Mermaid(nodes, [(str(a), str(b), str(n)) for (a, b), n in sorted(ranked)])
+    named = sorted(by_name(study, parts) - edges.keys())
+    arrows = [(str(a), str(b), str(n)) for (a, b), n in sorted(ranked)]
+    graph = Mermaid(nodes, [*arrows, *((str(a), str(b), "by name") for a, b in named)])
     every = len(_edges(study, parts))
     words: Line = sentence(
         "An arrow leads from a part to a part that it imports; its number says how many pairs of files do so.",
+        " One without a number leads to modules that are loaded by a name put together at run time." if named else "",
         _not_drawn(every - len(ranked), ranked[-1][1]) if every > len(ranked) else "",
     )
-    if not ranked:
+    if not ranked and not named:
         words = "Imports between the parts: none found (searched: import statements and includes of all source files)."
     return Section("Architecture map (one diagram)", [graph, Paragraph(words), Bullets(list(execution(study)))])
 
 
 def drawn_parts(study: Study) -> tuple[list[Unit], dict[tuple[int, int], int]]:
     """The parts of a code base, and between which of them most files import: the edges that find room."""
-    parts = units(study.base.code, MOST_NODES, least=0.1)
+    parts = units([file for file in study.base.code if file.lines], MOST_NODES, least=0.1)
     ranked = sorted(_edges(study, parts).items(), key=lambda item: (-item[1], item[0]))
     return parts, dict(ranked[:MOST_EDGES])
+
+
+def by_name(study: Study, parts: list[Unit]) -> set[tuple[int, int]]:
+    """Pairs of parts, the second with modules that the first loads by a name that is put together."""
+    of_file = {file.file: at for at, unit in enumerate(parts) for file in unit.files}
+    found = ((of_file.get(file), of_file[each]) for file, _, into in study.loaded for each in into if each in of_file)
+    return {(a, b) for a, b in found if a is not None and a != b}
 
 
 def _edges(study: Study, parts: list[Unit]) -> dict[tuple[int, int], int]:
@@ -242,7 +282,7 @@ def execution(study: Study) -> Iterator[Line]:
     searched = f"none found (searched: imports of {', '.join(FRAMEWORKS.values())}; files of CUDA and C++)"
     yield sentence("Framework: ", joined(parts) or searched, ".")
     yield sentence("Execution model: ", _model_of_execution(study), ".")
-    for file, text in metadata(base):
+    for file, text in list(metadata(base))[:1]:
         required = re.findall(r"^Requires-Dist: *([^;\n]+)$", text, re.MULTILINE)
         if required:
             line = next(n for n, each in enumerate(text.split("\n"), 1) if each.startswith("Requires-Dist:"))
@@ -255,14 +295,43 @@ def _is_tile(taken: Import) -> bool:
 
 
 def _model_of_execution(study: Study) -> list[Inline]:
+    """What the frameworks do by themselves, where a lazy one is made to work, and what the code compiles."""
+    told: list[list[Inline]] = [[words] for name, words in BY_ITSELF.items() if name in study.base.packages_used]
+    if not FRAMEWORKS.keys() & study.base.packages_used.keys() and not any(study.base.notes("compiled")):
+        return ["no tensor framework is imported"]
+    evaluated = list(study.base.notes("evaluated"))
+    if evaluated:
+        file, note = min(evaluated, key=lambda each: not study.is_below_the_loop(*each))
+        first = sentence(", as ", pointer(Place(file, note.line)), " ", code(note.text, 60))
+        told.append(["values are worked out at ", *plural(len(evaluated), "place"), *first])
     left = list(study.base.notes("compiled"))
-    told: list[list[Inline]] = []
     for what, pattern in COMPILED:
         chosen = [each for each in left if re.search(pattern, each[1].text)]
         left = [each for each in left if each not in chosen]
         if chosen:
-            file, note = chosen[0]
-            first = sentence(", first ", pointer(Place(file, note.line)), " ", code(note.text, 60))
-            told.append([f"{what} at ", *plural(len(chosen), "place"), *first])
-    searched = "torch.compile, CUDA graphs, mx.compile, jax.jit"
-    return joined(told, "; ") if told else [f"eager, as compilation: none found (searched: {searched})"]
+            told.append([f"{what}: ", *_shown(study, chosen)])
+    if left:
+        told.append(["compiled: ", *_shown(study, left)])
+    elif not list(study.base.notes("compiled")):
+        told.append(["compilation: none found (searched: torch.compile, torch.jit, CUDA graphs, mx.compile, jax.jit)"])
+    return joined(told, "; ")
+
+
+def _shown(study: Study, found: list[tuple[str, Note]]) -> list[Inline]:
+    """The places with what stands around each, those that calls from the loop reach first: what is compiled elsewhere
+    says nothing of the model."""
+    ranked = sorted(found, key=lambda each: not study.is_below_the_loop(*each))
+    shown = []
+    for file, note in ranked[:MOST_COMPILED]:
+        # What a call makes may be used anywhere: only of a function that is compiled itself it is known who calls it.
+        itself = note.about == "itself"
+        aside = (
+            ", which no call from the loop is seen to reach"
+            if itself and study.loops and not study.is_below_the_loop(file, note)
+            else ""
+        )
+        where = pointer(Place(file, note.line))
+        around: list[Inline] = [" of " if itself else " in ", code(note.symbol, 50)] if note.symbol else []
+        shown.append([code(note.text, 60), *around, " at ", where, aside])
+    more = len(found) - MOST_COMPILED
+    return [*joined(shown), *([" and ", *plural(more, "more place", "more places")] if more > 0 else [])]

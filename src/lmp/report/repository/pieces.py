@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lmp.report.document.amounts import Claim, Number, Term
 from lmp.report.document.parts import Code, Inline, Line, Pointer
 from lmp.report.document.quoting import quoted_code
+from lmp.report.review.citing import may_be_file
 
 if TYPE_CHECKING:
     from lmp.codebase.facts import EnvRead, Flag, Place, RepoFacts
@@ -22,6 +23,7 @@ ASIDE = re.compile(
     re.IGNORECASE,
 )
 """Paths and names of what stands beside the code that runs a model."""
+_BEFORE_NUMBER = re.compile(r"([\w.@+~/-]+):(?=\d)")
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
 _PLACEHOLDER = re.compile(r"[\[<{][A-Za-z_ :-]+[\]>}]|TODO|TBD|\.\.\.")
 _NOT_PLAIN = re.compile(r"[{}<>\[\]|\\$~]|https?:")
@@ -33,8 +35,9 @@ _MEASURE = re.compile(r"\d\s?(?:%|[kMGT]?B\b|m?s\b|[kMGT]?FLOP|params)|\b(?:TODO
 
 
 def code(text: str, width: int = 90) -> Code:
-    """An excerpt of code, cut to ``width``. What would be read as a pointer or a placeholder of ours is kept apart."""
-    text = _LOOKS_LIKE_PLACE.sub(r"\1: ", cut(text, width))
+    """An excerpt of code, cut to ``width``. What would be read as a pointer or a placeholder of ours is kept
+    apart; ``80:80`` and ``cuda:0`` are no files."""
+    text = _BEFORE_NUMBER.sub(lambda at: f"{at[0]} " if may_be_file(at[1]) else at[0], cut(text, width))
     return Code(f"= {text}" if _PLACEHOLDER.fullmatch(text) else text)
 
 
@@ -83,10 +86,16 @@ def with_default(name: str, setting: Flag | EnvRead) -> str:
 
 
 def pointer(place: Place, symbol: str | None = None) -> Pointer:
-    """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it."""
-    if symbol is None or place.file.endswith(symbol):
+    """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it, and an expression
+    that a name is put together by is no symbol."""
+    if symbol is None or place.file.endswith(symbol) or not is_symbol(symbol):
         return Pointer(place.file, place.line)
     return Pointer(place.file, place.line, symbol=symbol.rpartition(".")[2] or None)
+
+
+def is_symbol(name: str) -> bool:
+    """Whether a name stands as such in the code: ``f"gemm_{bits}"`` does not."""
+    return '"' not in name and "'" not in name
 
 
 def count(facts: RepoFacts, name: str) -> Number:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.install import whole
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import metadata
 
@@ -35,6 +36,7 @@ NOTES = (
     (r"pip3? install|uv (pip install|add)|conda install|brew install|poetry add", "installs a released package"),
     (r"git clone", "fetches the sources"),
     (r"cmake", "configures or builds with CMake"),
+    (r"^make(?: -C \S+)? [\w.-]*install", "installs"),
     (r"^make|ninja|cargo build|bazel", "builds"),
     (r"docker", "runs or builds a container"),
     (r"uv sync|poetry install|pixi install|npm", "installs the dependencies"),
@@ -68,7 +70,15 @@ def quotes(base: CodeBase) -> list[Quote]:
     said = summary(base)
     for each in [*([said] if said else []), *_features(base), *list(_prose(base))[:2]]:
         found.setdefault(each.text.lower(), each)
-    return list(found.values())[:MOST]
+    names = {_bare(base.facts.root_name), *map(_bare, base.tops)}
+    # A name alone is no purpose, and a line that announces what follows is none without it.
+    kept = [each for each in found.values() if _bare(each.text) not in names and not each.text.rstrip().endswith(":")]
+    return kept[:MOST]
+
+
+def _bare(text: str) -> str:
+    """Letters alone, in small: names are written with hyphens, versions and capitals."""
+    return re.sub(r"[^a-z]", "", text.lower())
 
 
 def commands(base: CodeBase) -> list[Quote]:
@@ -77,10 +87,11 @@ def commands(base: CodeBase) -> list[Quote]:
     for file, lines, first in _readmes(base):
         fenced = False
         for number, line in enumerate(lines, first):
+            line = whole(lines, number - first) if line.rstrip().endswith("\\") else line
             if line.lstrip().startswith("```"):
                 fenced = not fenced
             elif fenced or line.startswith("    "):
-                match = _COMMAND.match(line)
+                match = _COMMAND.match(re.sub(r"\s+#\s.*", "", line))
                 if match:
                     found.setdefault(match[1].strip(), Quote(match[1].strip(), Place(file, number)))
     return list(found.values())
@@ -93,7 +104,7 @@ def note(command: str) -> str:
 
 def _readmes(base: CodeBase) -> Iterator[tuple[str, list[str], int]]:
     """The README, and the description in the metadata of a package: file, lines, number of the first line."""
-    for file, text in metadata(base):
+    for file, text in list(metadata(base))[:1]:
         head, _, body = text.partition("\n\n")
         if body.strip():
             yield file, body.split("\n"), head.count("\n") + 3
@@ -105,8 +116,11 @@ def _readmes(base: CodeBase) -> Iterator[tuple[str, list[str], int]]:
 def _features(base: CodeBase) -> Iterator[Quote]:
     """Items of lists under a heading or a line that announces them."""
     for file, lines, first in _readmes(base):
-        wanted = False
+        wanted = fenced = False
         for at, line in enumerate(lines):
+            fenced ^= line.lstrip().startswith("```")
+            if fenced:
+                continue
             heading = re.match(r"#+\s+(.*)", line)
             if heading:
                 wanted = bool(_SECTION.search(heading[1])) and not _STOP.search(heading[1])
@@ -130,21 +144,28 @@ def _prose(base: CodeBase) -> Iterator[Quote]:
         fenced, start, stopped = False, 0, False
         run: list[str] = []
         for at, line in enumerate([*lines[:150], ""]):
+            if line.lstrip().startswith("```"):
+                fenced, run = not fenced, []
+            # A comment of code is no heading.
+            if fenced or line.lstrip().startswith("```"):
+                continue
             heading = re.match(r"#+\s+(.*)", line)
             if heading:
                 stopped = bool(_STOP.search(heading[1]))
             if stopped:
                 run = []
                 continue
-            if line.lstrip().startswith("```"):
-                fenced = not fenced
-                continue
             # What is markup, a list, a table or a quotation is no paragraph.
-            if fenced or not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
+            if not line.strip() or re.match(r"\s*([#|>*+-]|\d+\.|!\[|\[!|</?(?!p>|b>|i>|a |strong)\w)", line):
                 text = plain(" ".join(run))
                 if _INVITES.search(text):
                     text = ""
-                if len(text.split()) >= 8 and "http" not in text[:40] and text.count("|") < 2:
+                if (
+                    len(text.split()) >= 8
+                    and not text.endswith(":")
+                    and "http" not in text[:40]
+                    and text.count("|") < 2
+                ):
                     yield Quote(text, Place(file, first + start))
                 run = []
                 continue

@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lmp.codebase.file_kinds import role
 from lmp.codebase.source import Source
@@ -19,9 +19,16 @@ _HARDWARE = re.compile(
 )
 _TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
 _COMPILED = re.compile(
-    r"\b(torch\.compile|torch\.cuda\.CUDAGraph|torch\.cuda\.graph|CUDAGraph|mx\.compile|jax\.jit|pjit|torch\.jit\.script"
-    r"|torch\._dynamo\.disable|torch\.compiler\.disable)\b"
+    r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*)|(?:_dynamo|compiler)\.disable)"
+    r"|(?:mx|mlx\.core)\.compile|(?:jax|flax|equinox|eqx|haliax|hax)\.(?:\w+\.)*(?:p?jit|pmap|filter_p?jit|named_p?jit)"
+    r"|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
 )
+"""Full dotted names of what compiles, records, or keeps out of compilation."""
+_EVALUATED = re.compile(r"(?:mx|mlx\.core)\.(?:async_)?eval")
+"""Full dotted names of what makes a lazy framework work out its values."""
+_COMPILES = re.compile(r"compile|jit\b|\bjit|CUDAGraph|cuda\.graph|pmap|\.function\b|dynamo|\beval\b|async_eval")
+"""What stands in every file that has one of these."""
+_BY_NAME = re.compile(r"import_module|__import__")
 _LOGGING = frozenset(
     [
         "debug",
@@ -43,6 +50,10 @@ _REGISTER = re.compile(r"(?:^|[._])(?:register|registry)(?:$|[._])|(?:^|\.)regis
 _NO_REGISTRY = re.compile(
     r"^(?:torch|self|atexit|signal|ctx|codecs)\.|register_(?:buffer|parameter|module|\w*hook|fake|autograd|kernel|state_dict|pytree)"
 )
+_READS = re.compile(
+    r"_*(?:get|pop|keys|items|values|resolve|look|load|list|find|has|is|create|build|make|clear|all)(?:_|$)"
+)
+"""What is asked of a registry: nothing is put into it."""
 LEAST_ENTRIES = 5
 """Of a mapping that is a place to add one more."""
 _BROAD = frozenset({"Exception", "BaseException"})
@@ -61,6 +72,8 @@ def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
     scan = _Scan(file, text)
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]
+    if _COMPILES.search(text) or _BY_NAME.search(text):
+        notes += _calls(tree, scan)
     notes.sort(key=lambda note: (note.line, note.kind))
     return Signs(tuple(scan.imports), tuple(notes))
 
@@ -180,8 +193,6 @@ class _Scan:
             written = ast.unparse(called)
             if _REGISTER.search(written) and not _NO_REGISTRY.search(written):
                 self.notes.append(Note("registration", decorator.lineno, name, written, _short(ast.unparse(decorator))))
-            elif _COMPILED.search(written):
-                self.notes.append(Note("compiled", decorator.lineno, name, _short(ast.unparse(decorator))))
             elif "deprecated" in written.lower():
                 self.notes.append(Note("deprecated", decorator.lineno, name, _short(ast.unparse(decorator))))
 
@@ -228,11 +239,14 @@ class _Scan:
         last = name.rpartition(".")[2]
         if name == "warnings.warn" or (last in ("warn", "warning", "warning_once") and "log" in name.lower()):
             self.warning(node, name, where)
-        elif _COMPILED.search(name):
-            self.note("compiled", node, where, ast.unparse(node))
         elif name.endswith("environ.setdefault") and node.args:
             self.note("sets environment", node, where, _text(node.args[0]))
-        elif _REGISTER.search(name) and not _NO_REGISTRY.search(name) and any(map(_is_registered, node.args)):
+        elif (
+            _REGISTER.search(name)
+            and not _NO_REGISTRY.search(name)
+            and not _READS.match(last)
+            and any(map(_is_registered, node.args))
+        ):
             self.note("registration", node, where, name, ast.unparse(node))
 
     def warning(self, node: ast.Call, name: str, where: _Where) -> None:
@@ -387,6 +401,65 @@ def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:
             inside = [span for span in spans if span[0] <= line <= span[1]]
             symbol = max(inside, default=(0, 0, ""))[2]
             yield Note("todo", line, symbol, _short(match[0].lstrip("#! ")))
+
+
+def _calls(tree: ast.Module, scan: _Scan) -> Iterator[Note]:
+    """What is compiled or recorded, where values of a lazy framework are worked out, and modules loaded by a name that
+    is put together: calls, decorators and bases, under whatever names they are imported or kept."""
+    kept: dict[str, str] = {}
+
+    def dotted(node: ast.expr) -> str:
+        first, dot, rest = _name(node).partition(".")
+        return scan.imported.get(first, first) + dot + rest
+
+    def compiles(node: ast.expr) -> bool:
+        if isinstance(node, ast.Call):
+            given = node.args[:1] if _name(node.func).rpartition(".")[2] == "partial" else []
+            return compiles(node.func) or any(map(compiles, given))
+        return _name(node) in kept or _COMPILED.fullmatch(dotted(node)) is not None
+
+    def written(node: ast.expr) -> str:
+        text = ast.unparse(node)
+        return f"{text} = {kept[text]}" if text in kept else text
+
+    def note(kind: NoteKind, node: ast.expr, text: str, symbol: str = "") -> Note:
+        line = node.lineno
+        inside = [span for span in scan.spans if span[0] <= line <= span[1]]
+        return Note(kind, line, symbol or max(inside, default=(0, 0, ""))[2], _short(text))
+
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        # ``MyFunction = torch.jit.script_method``: a decorator by another name.
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and compiles(node.value):
+            kept.update({each.id: ast.unparse(node.value) for each in node.targets if isinstance(each, ast.Name)})
+    seen: set[ast.AST] = set()
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bases = node.bases if isinstance(node, ast.ClassDef) else []
+            for each in (*node.decorator_list, *bases):
+                seen |= {each, *(each.args if isinstance(each, ast.Call) else ())}
+                if compiles(each):
+                    span = next((s for s in scan.spans if s[0] == node.lineno and s[2].endswith(node.name)), None)
+                    yield replace(note("compiled", each, written(each), span[2] if span else node.name), about="itself")
+        elif isinstance(node, ast.Call) and node not in seen:
+            name = dotted(node.func)
+            if compiles(node):
+                seen |= {node.func, *node.args}
+                yield note("compiled", node, ast.unparse(node))
+            elif _EVALUATED.fullmatch(name):
+                yield note("evaluated", node, ast.unparse(node))
+            elif name.rpartition(".")[2] in ("import_module", "__import__") and node.args:
+                start = _beginning(node.args[0])
+                if start.strip("."):
+                    yield note("loads by name", node, start)
+
+
+def _beginning(node: ast.expr) -> str:
+    """The literal beginning of a string that is put together: ``pkg.models.`` of ``f"pkg.models.{name}"``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _beginning(node.left) if not isinstance(node.left, ast.Constant) else str(node.left.value)
+    first = node.values[0] if isinstance(node, ast.JoinedStr) and len(node.values) > 1 else None
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
 _TOKENS = re.compile(

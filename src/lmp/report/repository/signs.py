@@ -18,6 +18,8 @@ NoteKind = Literal[
     "optional",
     "registration",
     "compiled",
+    "evaluated",
+    "loads by name",
     "abstract",
     "sets environment",
     "replaced",
@@ -42,8 +44,10 @@ class Note:
     todo the comment · not implemented the message, and (about) when · requires the condition, the message, and (about)
     "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
     caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
-    registration the registry, and what is registered · compiled the call · abstract the class, and its abstract
-    methods · sets environment the variable ·
+    registration the registry, and what is registered · compiled the call, decorator or base, and (about)
+    "itself" where it is of the function or class that the note is in · evaluated the call ·
+    loads by name the literal beginning of the module's name · abstract the class, and its abstract methods ·
+    sets environment the variable ·
     replaced the attribute of an imported name, what stands there from then on, and (about) what was imported ·
     named class the name that a file gives to classes of its own, and these · table the name of a mapping from strings
     to functions or classes, its first entry, and (about) how many it has.

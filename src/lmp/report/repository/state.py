@@ -17,7 +17,7 @@ from lmp.report.review.places import cited
 from lmp.report.review.reading import read_markdown
 from lmp.store.files import write_whole
 
-VERSION = 5
+VERSION = 6
 """Of the signs: a state of another version is not used."""
 
 

@@ -22,6 +22,7 @@ from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nest import Drawer, Nest
 from lmp.report.repository.pieces import ASIDE, code, said
+from lmp.report.repository.signs import Note
 from lmp.report.repository.statements import function_at, parameters
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
@@ -115,16 +116,80 @@ class Study:
 
     @cached_property
     def ways(self) -> list[Row]:
-        """Ways to run it: own ones first, commands before routes, then by the flags and routes of their files."""
+        """Ways to run it: own ones first, commands before routes, what the README imports in its order, then by the
+        flags and routes of their files."""
+        told = {name: at for at, (_, name, _) in reversed(list(enumerate(self.base.facts.told)))}
         flags = Counter(flag.place.file for flag in self.base.facts.flags)
         routes = Counter(each.place.file for each in self.entries if each.kind == "server")
 
         def weight(row: Row) -> tuple[object, ...]:
             file = row.place.file
             answers = row.why.startswith(("GET ", "POST ", "PUT ", "DELETE ", "WEBSOCKET "))
-            return bool(ASIDE.search(file)) or not self.base.is_own(file), answers, -flags[file] - routes[file]
+            aside = bool(ASIDE.search(file)) or not self.base.is_own(file)
+            first = told.get(row.symbol.partition(".")[0], len(told)) if row.role == "library" else 0
+            return aside, answers, first, -flags[file] - routes[file]
 
         return sorted(self.ranked("entry_points"), key=weight)
+
+    @cached_property
+    def loaded(self) -> list[tuple[str, Note, list[str]]]:
+        """Calls that load a module by a name that is put together, with the files that it may be."""
+        found = []
+        for file, note in self.base.notes("loads by name"):
+            start = note.text
+            if start.startswith("."):
+                folders = file.split("/")[:-1]
+                up = len(start) - len(start.lstrip(".")) - 1
+                start = ".".join([*folders[: len(folders) - up], start.lstrip(".")])
+            path = start.replace(".", "/")
+            fits = re.compile(rf"(?:.*/)?{re.escape(path)}[^/]*(?:\.py|/__init__\.py)")
+            into = [each for each in self.base.signs if fits.fullmatch(each)]
+            if into:
+                found.append((file, note, into))
+        return found
+
+    def started(self, row: Row) -> str:
+        """How a way to run it is started, with the flags without which it does not start. Of a file with several
+        parsers it is not known which of them asks for a flag."""
+        how, file = row.why or row.symbol, row.place.file
+        text = self.base.text(file) or ""
+        if not how.startswith("python ") or text.count("ArgumentParser(") != 1 or "add_subparsers" in text:
+            return how
+        needed = [flag.names[-1] for flag in self.base.facts.flags if flag.place.file == file and flag.required]
+        return " ".join([how, *(f"{name} {_value_of(name)}".strip() for name in needed)])
+
+    @cached_property
+    def arguments(self) -> list[tuple[Definition, list[str]]]:
+        """What the entries of a library take that has a default, each as written, without its type."""
+        found: dict[Place, tuple[Definition, list[str]]] = {}
+        for row in self.ways:
+            of = self.base.definition(row.place.file, row.symbol) if row.role == "library" else None
+            if of is None or not self.base.is_own(of.place.file):
+                continue
+            made = self._made_by(of) if of.kind == "class" else of
+            taken = self._filled(of) if any(each.endswith("dataclass") for each in of.decorators) else []
+            node = function_at(self.base, made.place) if made is not None else None
+            if not taken and made is not None and node is not None:
+                of, taken = made, [re.split(r"(?::[^=]*)? = ", each, maxsplit=1) for each in parameters(node)]
+            names = [f"{each[0]}={each[1]}" for each in taken if len(each) == 2]
+            if names:
+                found.setdefault(of.place, (of, names))
+        return list(found.values())
+
+    def _filled(self, of: Definition) -> list[list[str]]:
+        """The fields of a dataclass that have a default and can be given: name and default."""
+        known = self._classes.get((of.place.file, of.place.line))
+        fields = known.fields if known is not None else ()
+        return [[each.name, each.default] for each in fields if each.default and "init=False" not in each.default]
+
+    def _made_by(self, of: Definition, hops: int = 4) -> Definition | None:
+        """The ``__init__`` of a class or of the first of its bases that has one here."""
+        made = self.base.methods.get((of.place.file, f"{of.qualname}.__init__"))
+        bases = [each for name in of.bases for each in self.base.by_name.get(name.rpartition(".")[2], ())]
+        if made is not None or not hops:
+            return made
+        above = (self._made_by(each, hops - 1) for each in bases if each.kind == "class" and each is not of)
+        return next((each for each in above if each is not None), None)
 
     # -- nesting -------------------------------------------------------------------------------------------------------
 
@@ -223,11 +288,13 @@ class Study:
 
     def is_run(self, component: Component) -> bool:
         """Whether calls lead to it from the loop."""
-        return self._is_below_the_loop(component.definition.place)
+        place = component.definition.place
+        return (place.file, place.line) in self._below_the_loop
 
-    def _is_below_the_loop(self, place: Place) -> bool:
-        key = (place.file, place.line)
-        return key in self._below_the_loop
+    def is_below_the_loop(self, file: str, note: Note) -> bool:
+        """Whether calls lead from the loop to the function or class around a note, or that it is of."""
+        around = self.base.definition(file, note.symbol)
+        return around is not None and (file, around.place.line) in self._below_the_loop
 
     @cached_property
     def _below_the_loop(self) -> set[tuple[str, int]]:
@@ -248,10 +315,11 @@ class Study:
     @cached_property
     def most_imported(self) -> list[Component]:
         """Functions and classes by how many files take them."""
-        tops = [each for each in self.base.definitions if "." not in each.qualname]
+        # Of a name that is defined in two branches one is shown.
+        tops = {(d.place.file, d.name): d for d in reversed(self.base.definitions) if "." not in d.qualname}.values()
         counted = [(self.base.imported_by(each), each) for each in tops]
         ranked = sorted(
-            ((n, each) for n, each in counted if n > 1 and (each.kind == "class" or each.end - each.place.line > 4)),
+            ((n, each) for n, each in counted if n > 1 and each.end - each.place.line > 4),
             key=lambda x: (-x[0], x[1].place.file, x[1].place.line),
         )
         return [Component("shared by most", each, n) for n, each in ranked[:40]]
@@ -357,6 +425,11 @@ class Study:
         found = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
         names = [part.split("=")[0].split() for part in (found[1] if found else "").split(",")]
         return f"({', '.join(each[-1].lstrip('*&') for each in names if each)})"
+
+
+def _value_of(flag: str) -> str:
+    """What stands for the value of a flag; a positional argument is its own."""
+    return flag.lstrip("-").upper().replace("-", "_") if flag.startswith("-") else ""
 
 
 _PREPARES = re.compile(

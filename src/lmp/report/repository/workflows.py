@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import Flag, Place
+from lmp.codebase.file_kinds import role
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
@@ -24,6 +25,14 @@ from lmp.report.repository.pieces import (
 from lmp.report.repository.readme import commands, note
 from lmp.report.repository.study import Study
 
+MOST_COMMANDS = 14
+"""Commands that install or build it."""
+_INCOMPLETE = re.compile(
+    r"(?:sudo )?(?:(?:uv )?pip3? install|docker (?:build|run|pull)|docker (?:login|push|tag|ps)\b.*)"
+)
+"""Without what is to be installed or run, and what only publishes it."""
+MOST_ENTRIES = 3
+"""Entries of a library whose arguments are shown."""
 MOST = 8
 """Entries of a kind that are listed; how many more there are is said."""
 
@@ -36,12 +45,27 @@ def _install(study: Study) -> Section:
     found: dict[str, Place] = dict(study.base.facts.install)
     for each in commands(study.base):
         found.setdefault(each.text, each.place)
-    items: list[Line] = []
+    told: list[tuple[str, Line]] = []
+    extras: dict[str, list[str]] = {}
     for command, place in found.items():
-        if _is_there(study, command):
-            items.append(
-                sentence(code(command, 120), f" (what it does: {note(command)}; stands at ", pointer(place), ")")
-            )
+        extra = re.fullmatch(r"(.*)\[([\w.-]+)\]", command) if place.file.endswith("pyproject.toml") else None
+        if extra is not None:
+            extras.setdefault(extra[1], []).append(extra[2])
+    for command, place in found.items():
+        if command.partition("[")[0] in extras and place.file.endswith("pyproject.toml") and "[" in command:
+            continue
+        if _is_there(study, command) and not _INCOMPLETE.fullmatch(command) and not place.file.startswith("."):
+            named = extras.get(command, [])
+            more: list[Inline] = ["; with extras ", code(", ".join(named), 120)] if named else []
+            words = [f" (what it does: {note(command)}; stands at ", pointer(place), *more, ")"]
+            told.append((place.file, sentence(code(command, 240), words)))
+    # What installs it stands at the top; what stands further down is of one part.
+    told.sort(key=lambda each: (role(each[0]) in ("test", "example", "benchmark"), each[0].count("/")))
+    items = [line for _, line in told[:MOST_COMMANDS]]
+    if len(told) > MOST_COMMANDS:
+        rest = list(dict.fromkeys(file for file, _ in told[MOST_COMMANDS:]))
+        more = plural(len(told) - MOST_COMMANDS, "more command")
+        items.append(sentence(*more, ", in ", joined([Code(file) for file in rest[:5]]), " …" if len(rest) > 5 else ""))
     searched = "README, METADATA, pyproject.toml, setup.py, Makefile, Dockerfile, CMakeLists.txt"
     return Section("Install / build", [Bullets(items, searched)])
 
@@ -81,11 +105,13 @@ def _entries(study: Study) -> Section:
 def _no_entry(study: Study, title: str, searched: str) -> Line:
     """What facts have where nothing was found that starts a model."""
     kinds = {"CLI": ("cli", "script"), "Server": ("server",), "Benchmarks/examples": ("benchmark", "example")}
-    found = [each for each in study.entries if each.kind in kinds.get(title, ())]
+    of_kind = [each for each in study.entries if each.kind in kinds.get(title, ())]
+    aside = title == "Benchmarks/examples"
+    found = [each for each in of_kind if aside or study.base.is_own(each.place.file)]
     if found:
         shown = joined([[code(each.name, 90), " at ", pointer(each.place)] for each in found[:4]])
         more = [" and ", *plural(len(found) - 4, "more file")] if len(found) > 4 else []
-        none = f"{title}: not determined; nothing that leads to a model takes arguments. Files with a main block: "
+        none = f"{title}: not determined; none was found that leads to a model. Files that are started: "
         return sentence(none, shown, *more, ".")
     return f"{title}: none found (searched: {searched})"
 
@@ -95,11 +121,26 @@ def _entry(study: Study, title: str, row: Row) -> Line:
     what: list[Inline] = ["runs its main block"]
     if definition is not None:
         what = study.what(definition, 90)
-    flags = sum(flag.place.file == row.place.file for flag in study.base.facts.flags)
+    flags = _flags_of(study, row)
     if flags:
-        what += [", takes ", *plural(flags, "flag"), " in its file"]
+        what += [", takes ", *plural(flags, "flag")]
     name = row.symbol if definition is not None else None
-    return sentence(f"{title}: ", code(row.why, 90), " at ", pointer(row.place, name), " (what it does: ", what, ")")
+    return sentence(
+        f"{title}: ", code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
+    )
+
+
+def _flags_of(study: Study, row: Row) -> int:
+    """The flags of its file; of several ways in one file those in and above the function, where decorators stand."""
+    file, line = row.place.file, row.place.line
+    lines = [flag.place.line for flag in study.base.facts.flags if flag.place.file == file]
+    ways = {each.place.line for each in study.ways if each.place.file == file}
+    if len(ways) == 1:
+        return len(lines)
+    known = [each for each in study.base.by_file.get(file, ()) if each.kind != "class"]
+    end = next((each.end for each in known if each.place.line == line), line)
+    above = max((each.end for each in known if each.end < line), default=0)
+    return sum(above < each <= end for each in lines)
 
 
 def _folders(entries: Sequence[Row]) -> list[Inline]:
@@ -113,7 +154,7 @@ def _folders(entries: Sequence[Row]) -> list[Inline]:
 
 
 def _configuration(study: Study) -> Section:
-    rows = [_env(study), _files(study), _flags(study)]
+    rows = [_env(study), _files(study), _flags(study), *_arguments(study)]
     after: list[Inline] = [
         "Every variable, flag and file with its default: ",
         Link(ENV, anchor(ENV)), ", ", Link(CLI, anchor(CLI)), ", ", Link(CONFIG, anchor(CONFIG)), ".",
@@ -131,21 +172,22 @@ def anchor(title: str) -> str:
 
 def _env(study: Study) -> list[Line]:
     reads = [read for read in study.base.facts.env if read.resolved]
-    if study.base.facts.env and not reads:
-        places = [read.place for read in study.base.facts.env]
+    worked_out = [read for read in study.base.facts.env if study.base.is_own(read.place.file)]
+    if worked_out and not any(read.resolved for read in worked_out):
+        places = [read.place for read in worked_out]
         return ["env vars", _where(places), "names that are worked out where they are read: not determined by reading"]
     if not reads:
         return ["env vars", "none found (searched: os.environ, os.getenv, getenv and wrappers of them)", ""]
-    own = [read for read in reads if study.base.is_own(read.place.file)] or reads
+    own = [read for read in reads if study.base.is_own(read.place.file)]
+    if not own:
+        return ["env vars", *_only_aside(study, [read.place for read in reads])]
     often = Counter(read.name for read in own if read.name)
     beginnings = Counter(name.split("_")[0] for name in often)
     # Those of the repository before those of others, which it only reads; the most read first.
     names = sorted(often, key=lambda name: (-beginnings[name.split("_")[0]], -often[name]))
     defaults = {r.name: with_default(r.name, r) for r in reversed(own) if r.default is not None}
     examples = [defaults.get(name, name) for name in names[:5]]
-    said_: Line = sentence(
-        *counted(study.base.facts, "env_variables", "variable"), ": ", joined([code(each, 50) for each in examples])
-    )
+    said_: Line = sentence(*plural(len(names), "variable"), ": ", joined([code(each, 50) for each in examples]))
     return ["env vars", _where([read.place for read in own]), said_]
 
 
@@ -153,18 +195,50 @@ def _flags(study: Study) -> list[Line]:
     flags = study.base.facts.flags
     if not flags:
         return ["CLI flags", "none found (searched: argparse, click, typer, fire, absl)", ""]
-    own = [flag for flag in flags if study.base.is_own(flag.place.file)] or flags
+    own = [flag for flag in flags if study.base.is_own(flag.place.file)]
+    if not own:
+        return ["CLI flags", *_only_aside(study, [flag.place for flag in flags])]
     largest = max({f.place.file for f in own}, key=lambda file: (sum(f.place.file == file for f in own), file))
-    examples = [with_default(flag.names[0], flag) for flag in own if flag.place.file == largest][:5]
+    examples = [with_default(_long(flag), flag) for flag in own if flag.place.file == largest][:5]
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
-        sentence(*counted(study.base.facts, "flags", "flag"), ": ", joined([code(each, 60) for each in examples])),
+        sentence(*plural(len(own), "flag"), ": ", joined([code(each, 60) for each in examples])),
     ]
+
+
+def _long(flag: Flag) -> str:
+    """The name that says most."""
+    return next((name for name in flag.names if name.startswith("--")), flag.names[0])
+
+
+def _only_aside(study: Study, places: Sequence[Place]) -> list[Line]:
+    """Where tests, examples and the like alone have some: these control nothing of the code itself."""
+    roles = sorted({study.base.files[place.file].role for place in places})
+    return [_where(places), f"none in its own code; only in files of: {', '.join(roles)}"]
+
+
+def _arguments(study: Study) -> list[list[Line]]:
+    """What the entries of a library take, where that is how it is controlled."""
+    found = study.arguments[:MOST_ENTRIES]
+    if not found:
+        return []
+    examples = [
+        sentence(code(of.qualname.removesuffix(".__init__"), 40), ": ", joined([code(each, 50) for each in names[:5]]))
+        for of, names in found
+    ]
+    where = joined([[pointer(of.place, of.name), f" ({len(names)})"] for of, names in found])
+    return [["arguments of library entries", where, joined(examples, "; ")]]
 
 
 def _files(study: Study) -> list[Line]:
     files = study.base.facts.config_files
+    read = study.base.settings_read
+    if not files and read:
+        shown = joined([[code(text, 40), " at ", pointer(place)] for text, place in read[1:4]])
+        rest: list[Inline] = ["; also ", *shown] if shown else []
+        what = sentence("none in the repository; the code reads one that the user gives: ", code(read[0][0], 60), *rest)
+        return ["config files", pointer(read[0][1]), what]
     if not files:
         return ["config files", "none found (searched: YAML, TOML, JSON and INI files that hold settings)", ""]
     tables = [file for file in files if "=" in file.file.rpartition("/")[2]]
