@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import (
+    Block,
     Bold,
     Bullets,
     Inline,
     Line,
+    Paragraph,
     Pointer,
     Section,
     Table,
@@ -57,7 +60,7 @@ def configuration(study: Study) -> Section:
         [],
         [
             Section("3.1 Model Configuration", [Table(("Parameter", "Value", "Description"), list(_sizes(study)))]),
-            Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))]),
+            Section("3.2 Kernel Configuration", [_kernel_configuration(study)]),
             Section("3.3 Constraints & Requirements", [Bullets(list(_constraints(study)))]),
         ],
     )
@@ -107,32 +110,56 @@ def setting_value(study: Study, row: Row) -> str:
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 
 
+def _kernel_configuration(study: Study) -> Block:
+    if not study.kernels:
+        return Paragraph("No kernel of its own (searched: the kernels of all files).")
+    return Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))
+
+
 def _tiles(study: Study) -> Iterator[Sequence[Line]]:
-    """Each size with every value that an autotuner, a launch or a macro gives it, and the kernels that take it."""
+    """Each size with every value that an autotuner, a launch or a macro gives it, and where."""
     values: dict[str, dict[str, list[Pointer]]] = {}
     for kernel in study.kernels:
-        given = {**{name: [""] for name in kernel.constexprs}, **kernel_values(study, kernel)}
-        for name, found in given.items():
+        for name in kernel.constexprs:
+            values.setdefault(name, {}).setdefault("", []).append(pointer(kernel.place, kernel.name))
+        for name, found in kernel_values(study, kernel).items():
+            # A value stands at the launch, unless it is one of an autotuner's.
+            at = next((launch.place for launch in study.launches(kernel) if name in launch.values), None)
             for value in found:
-                values.setdefault(name, {}).setdefault(value, []).append(pointer(kernel.place, kernel.name))
+                tuned = any(str(config.values.get(name)) == value for config in kernel.configs)
+                shown = pointer(kernel.place, kernel.name) if at is None or tuned else pointer(at)
+                values.setdefault(name, {}).setdefault(value, []).append(shown)
     tiled = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in TILES.items()}
     for name, value, place in study.base.facts.macros:
         if study.base.is_own(place.file) and any(pattern.fullmatch(name) for pattern in tiled.values()):
             values.setdefault(name, {}).setdefault(value, []).append(pointer(place, name))
     of_template: set[str] = set()
+    missing: list[str] = []
     for title, pattern in tiled.items():
         named = sorted(name for name in values if pattern.fullmatch(name))
         of_template |= set(named)
         yield from (_tile(title if name == title else f"{title}: {name}", values[name]) for name in named)
-        if not named:
-            searched = "autotuners, launches, macros and compile-time parameters of all kernels"
-            yield [
-                code(title),
-                f"none found (searched: {searched})",
-                sentence("in ", *plural(len(study.kernels), "kernel")),
-            ]
+        threads = _threads(values.get("block", {})) if title == "NUM_WARPS" and not named else {}
+        if threads:
+            yield _tile("NUM_WARPS: threads / 32", threads)
+        elif not named:
+            missing.append(title)
+    if missing:
+        searched = "autotuners, launches, macros and compile-time parameters of all kernels"
+        yield [code(", ".join(missing)), f"none found (searched: {searched})", UNKNOWN]
     rest = sorted(values.keys() - of_template, key=lambda name: (-sum(map(len, values[name].values())), name))
     yield from (_tile(name, values[name]) for name in rest[:SHOWN])
+
+
+def _threads(blocks: dict[str, list[Pointer]]) -> dict[str, list[Pointer]]:
+    """Warps of blocks whose sizes are numbers: their product over the 32 threads of a warp."""
+    found: dict[str, list[Pointer]] = {}
+    for value, places in blocks.items():
+        sizes = re.fullmatch(r"\(?\s*\d+(?:\s*,\s*\d+)*\s*\)?", value)
+        threads = prod(int(each) for each in re.findall(r"\d+", value)) if sizes else 0
+        if threads:
+            found.setdefault(str(-(-threads // 32)), []).extend(places)
+    return found
 
 
 def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
