@@ -138,3 +138,18 @@ def test_what_a_grammar_cannot_read_is_said_and_kernels_are_found(cuda: Callable
     facts = cuda("__global__ void k(int n) {\n  MACRO(if, {)\n}\n)))} template <<\n__global__ void l(int n) { }\n")
     assert "l" in [kernel.name for kernel in facts.kernels]
     assert [each.file for each in facts.skipped] == ["a.cu"]
+
+
+def test_the_sizes_of_a_launch_are_what_its_local_names_are_made_of(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        #define TILE 64
+        __global__ void k(int n) {}
+        void made(int n) { int blocks = n / TILE; dim3 t(TILE, 2); k<<<blocks, t>>>(n); }
+        void changed(int n) { int threads = 64; if (n > 9) threads = 128; k<<<n, threads>>>(n); }
+        void other(int n, dim3 t) { k<<<n, t>>>(n); }
+        """
+    )
+    launches = [(launch.inside, launch.grid, launch.values["block"]) for launch in facts.launches]
+    # A name that is set twice, and one that the caller hands in, stay as they are.
+    assert launches == [("made", "n / 64", "(64, 2)"), ("changed", "n", "threads"), ("other", "n", "t")]

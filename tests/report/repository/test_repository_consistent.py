@@ -137,7 +137,7 @@ def test_sizes_of_kernels_with_what_a_local_name_was_set_to(filled: Reported) ->
     assert "| `BLOCK_M` | `block = 64 if x.shape[0] < 1024 else 128` |" in table
     assert "| `BLOCK_N` | `32` |" in table
     assert "| `NUM_WARPS: num_warps` | `4` |" in table
-    assert "| `BLOCK_K` | none found (searched:" in table
+    assert "| `BLOCK_K, NUM_STAGES` | none found (searched:" in table
 
 
 def test_constraints_by_asserts_and_guards(filled: Reported) -> None:

@@ -10,12 +10,10 @@ from math import prod
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import (
-    Block,
     Bold,
     Bullets,
     Inline,
     Line,
-    Paragraph,
     Pointer,
     Section,
     Table,
@@ -60,7 +58,7 @@ def configuration(study: Study) -> Section:
         [],
         [
             Section("3.1 Model Configuration", [Table(("Parameter", "Value", "Description"), list(_sizes(study)))]),
-            Section("3.2 Kernel Configuration", [_kernel_configuration(study)]),
+            Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))]),
             Section("3.3 Constraints & Requirements", [Bullets(list(_constraints(study)))]),
         ],
     )
@@ -110,12 +108,6 @@ def setting_value(study: Study, row: Row) -> str:
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 
 
-def _kernel_configuration(study: Study) -> Block:
-    if not study.kernels:
-        return Paragraph("No kernel of its own (searched: the kernels of all files).")
-    return Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))
-
-
 def _tiles(study: Study) -> Iterator[Sequence[Line]]:
     """Each size with every value that an autotuner, a launch or a macro gives it, and where."""
     values: dict[str, dict[str, list[Pointer]]] = {}
@@ -146,7 +138,8 @@ def _tiles(study: Study) -> Iterator[Sequence[Line]]:
             missing.append(title)
     if missing:
         searched = "autotuners, launches, macros and compile-time parameters of all kernels"
-        yield [code(", ".join(missing)), f"none found (searched: {searched})", UNKNOWN]
+        told = f"none found (searched: {searched})" if study.kernels else "no kernel of its own"
+        yield [code(", ".join(missing)), told, UNKNOWN if study.kernels else "the packages that it calls set them"]
     rest = sorted(values.keys() - of_template, key=lambda name: (-sum(map(len, values[name].values())), name))
     yield from (_tile(name, values[name]) for name in rest[:SHOWN])
 

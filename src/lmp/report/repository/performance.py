@@ -49,7 +49,8 @@ def performance(study: Study) -> Section:
     else:
         access = [Paragraph("No kernel of its own: memory is accessed by the operators of other packages.")]
         timeline = [Paragraph("No kernel of its own is launched.")]
-    bounds = [*(_bounds(worked) if worked else ()), _synchronization(study)]
+    unjudged = sentence(Bold("Compute Bound, Memory Bound:"), " not judged, as it has no kernel of its own.")
+    bounds = [*(_bounds(worked) if worked else [unjudged]), _synchronization(study)]
     bounds.append(f"Which of them bounds a run {UNKNOWN}: sizes and hardware decide.")
     return Section(
         "8. Memory & Performance",
