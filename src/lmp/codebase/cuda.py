@@ -208,7 +208,8 @@ def _candidate(
     for size, value, _ in sizes(file, code):
         known.setdefault(size, set()).add(value)
     kept = {key: _sized(code, start, name[1], value, known)[:LONGEST] for key, value in values.items()}
-    names = tuple(dict.fromkeys([last, *_variable(code, last, name[1])]))
+    # A variable is no kernel of its name, which other files may have.
+    names = tuple(_variable(code, last, name[1]) or [last])
     place, inside = Place(file, code.line(name[1])), _around(bodies, name[1])
     grid = _sized(code, start, name[1], grid, known)[:LONGEST]
     return Candidate(names, ("",) * len(names), last, place, inside, grid, kept, True)

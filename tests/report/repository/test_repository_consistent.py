@@ -171,7 +171,8 @@ def test_a_collective_that_waits_is_no_overlap(filled: Reported) -> None:
 
 def test_a_question_has_places_or_says_where_was_looked(filled: Reported) -> None:
     assert "(`fused_add_kernel`)" in filled.section("Q: What operations are fused?")
-    assert "A: none found (searched:" in filled.section("Q: How is parallelism configured?")
+    # The sum over GPUs that section 7.1 shows.
+    assert "A: **Tensor Parallelism:** Yes, at `serve/model.py:" in filled.section("Q: How is parallelism configured?")
 
 
 def planted(report: Reported, root: Path, old: str, new: str) -> list[str]:

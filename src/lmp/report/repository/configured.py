@@ -86,14 +86,59 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
             value = setting_value(study, found[0])
             shown: Line = code(value, 40) if value else "no default"
             yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
+        elif (given := _constructor(study, name, pattern)) is not None:
+            default, where = given
+            yield [code(name), code(default, 40), where]
         elif (read := study.base.config_read(pattern)) is not None:
+            kept = rf"\s*(?:self\.)?{re.escape(read[0])}\s*=(?!=)\s*(.*[^\d\s].*)"
+            lines = enumerate(study.base.lines(read[1].file), 1)
+            filled = next(((match[1], at) for at, line in lines if (match := re.match(kept, line))), None)
+            if filled is not None:
+                # An object that the code fills itself is no config.
+                yield [
+                    code(name),
+                    code(filled[0], 60),
+                    sentence("worked out at ", pointer(Place(read[1].file, filled[1]))),
+                ]
+                continue
             where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
             yield [code(name), "set by the model's config", where]
         elif (made := study.base.worked_out(pattern)) is not None:
-            yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
+            yield [code(name), code(made[0].rstrip(", "), 60), sentence("worked out at ", pointer(made[1]))]
         else:
             searched = "settings, reads of configs and assignments by such a name"
             yield [code(name), f"none found (searched: {searched})", UNKNOWN]
+
+
+CONSTRUCTED = {
+    "hidden_size": "dim",
+    "num_layers": "depth",
+    "num_heads": "heads",
+    "head_dim": "dim_head",
+    "intermediate_size": "dim_ff|ff_dim",
+}
+"""More names that constructors of modules give to the parameters."""
+
+
+def _constructor(study: Study, name: str, pattern: str) -> tuple[str, list[Inline]] | None:
+    """What most constructors of modules that lead to attention give such a parameter, and the first place."""
+    wanted = re.compile(f"{pattern}|{CONSTRUCTED[name]}" if name in CONSTRUCTED else pattern, re.IGNORECASE)
+    found: dict[str, list[tuple[str, Place]]] = {}
+    for function in study.reading.functions:
+        owner = function.owner
+        if function.name != "__init__" or owner is None or ASIDE.search(function.file):
+            continue
+        if any(owner.methods.get(name) in study.reading.attending for name in ("forward", "__call__")):
+            for parameter, line, default in function.arguments:
+                if wanted.fullmatch(parameter) and re.fullmatch(r"[1-9]\d*", default):
+                    found.setdefault(default, []).append((f"{owner.name}({parameter})", Place(function.file, line)))
+    if not found:
+        return None
+    default, places = max(found.items(), key=lambda item: len(item[1]))
+    symbol, place = places[0]
+    more = [" and ", *plural(len(places) - 1, "more constructor")] if len(places) > 1 else []
+    others = [f"; others: {', '.join(sorted(set(found) - {default}, key=int)[:4])}"] if len(found) > 1 else []
+    return default, sentence("default of ", code(symbol, 60), " at ", pointer(place), *more, *others)
 
 
 _OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
@@ -164,6 +209,9 @@ def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
     return [code(title), shown, sentence("at ", *plural(len(places), "place"), ", as ", places[0])]
 
 
+_WORDS = "multiple|align|divis|power of"
+_TYPES = r"\bdtype\b|bfloat16|float16|fp8|int8|float32"
+_VERSION = re.compile(r"^\s*#\s*(?:el)?if\b.*\b(?:CUDA_VERSION|CUDART_VERSION|HIP_VERSION|TORCH_VERSION_M\w+)\b.*")
 _DEVICE = re.compile(r"(?i)cuda|capability|arch|(?<![a-z])sm_?\d|gpu|hip|rocm|tpu|device|triton\.__version__")
 
 
@@ -174,12 +222,18 @@ def _constraints(study: Study) -> Iterator[Line]:
         for hazard in function.hazards
         if hazard.kind in ("assert", "raise") and not ASIDE.search(function.file)
     ]
-    for title, pattern in (
-        ("Alignment", r"%|multiple|align|divis|power of"),
-        ("Precision", r"\bdtype\b|bfloat16|float16|fp8|int8|float32"),
+    for title, patterns in (
+        (
+            "Alignment",
+            {"assert": rf"%[^=!<>]*==\s*0\b|{_WORDS}|\*[^=]*==", "raise": rf"%(?![^=]*==)|{_WORDS}|\*[^=!]*!="},
+        ),
+        ("Precision", {"assert": _TYPES, "raise": _TYPES}),
     ):
-        wanted = re.compile(pattern)
-        kept = {hazard.text: (function, hazard) for function, hazard in reversed(hazards) if wanted.search(hazard.text)}
+        kept = {
+            hazard.text: (function, hazard)
+            for function, hazard in reversed(hazards)
+            if re.search(patterns[hazard.kind], hazard.text)
+        }
         shown = [
             [
                 code(hazard.text, 80),
@@ -190,11 +244,9 @@ def _constraints(study: Study) -> Iterator[Line]:
         ]
         searched = f"{title}: none found (searched: asserts and refusals)"
         yield sentence(Bold(f"{title}:"), " ", joined(shown, "; "), ".") if shown else searched
-    guards: list[list[Inline]] = [
-        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:6]
-    ]
+    guards: list[list[Inline]] = [[code(text, 80), " at ", pointer(place)] for text, place in device_guards(study)[:6]]
     needed = [(f, n) for f, n in study.base.notes("requires") if _DEVICE.search(n.text) and "contiguous" not in n.text]
-    guards += [[code(note.text, 80), " at ", pointer(Place(file, note.line))] for file, note in needed[:4]]
+    guards += [[code(_condition(note.text), 80), " at ", pointer(Place(file, note.line))] for file, note in needed[:4]]
     for kernel in [each for each in study.kernels if each.launch_bounds][:2]:
         guards.append([code(f"launch bounds {kernel.launch_bounds}", 60), " of ", pointer(kernel.place, kernel.name)])
     searched = "Hardware: none found (searched: guards on the device, its architecture and the versions of compilers)"
@@ -203,3 +255,19 @@ def _constraints(study: Study) -> Iterator[Line]:
         if guards
         else searched
     )
+
+
+def device_guards(study: Study) -> list[tuple[str, Place]]:
+    """Tests of the device, and of the version of its tools by C's preprocessor."""
+    found = dict(study.base.arch_guards)
+    for file in study.base.code:
+        if file.language in ("c", "c++", "cuda", "hip"):
+            for at, line in enumerate(study.base.lines(file.file), 1):
+                if len(line) < 400 and _VERSION.match(line):
+                    found.setdefault(" ".join(re.sub(r"//.*|/\*.*", "", line).split()), Place(file.file, at))
+    return list(found.items())
+
+
+def _condition(text: str) -> str:
+    """Of a check's arguments the first, where the text ends with a bracket that it did not open."""
+    return text.partition(", ")[0] if text.count(")") > text.count("(") else text

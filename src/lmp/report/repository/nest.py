@@ -116,7 +116,8 @@ class Drawer:
             waiting += [(each, depth + 1) for one in inside for each in (one, *one.inside)]
         for step in found.every():
             if step.remark.startswith(("not resolved", "one of", "by its name")):
-                found.open_calls.append((step.text, step.place, step.remark))
+                names = " or ".join(each.target.qualname for each in step.inside if each.target and each.is_alternative)
+                found.open_calls.append((step.text, step.place, f"{step.remark}{': ' * bool(names)}{names}"))
         return found
 
     def body(self, function: Function) -> list[Step]:
@@ -140,7 +141,7 @@ class Drawer:
             meant = list(dict.fromkeys(each.callee for each in several))
             if len(meant) > 1:
                 step.target = None
-                step.remark = f"one of {len(meant)}, by the code alone"
+                step.remark = f"one of {len(meant)}"
                 # Nothing of the name is called where it stands: the mark says that it is no quoted line.
                 words = ["either", *["or"] * len(meant)]
                 step.inside = [

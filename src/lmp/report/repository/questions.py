@@ -6,14 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from lmp.codebase.facts import Place
+from lmp.codebase.facts import Definition, Place
 from lmp.codebase.graph.records import Function
 from lmp.report.document.parts import (
     Inline,
     Paragraph,
     Section,
 )
-from lmp.report.repository.configured import setting_value
+from lmp.report.repository.configured import device_guards, setting_value
+from lmp.report.repository.parallel import strategies
 from lmp.report.repository.performance import some
 from lmp.report.repository.pieces import (
     ASIDE,
@@ -28,10 +29,14 @@ from lmp.report.repository.study import Study
 _LENGTHS = re.compile(
     r"(?i)cu_?seq_?lens?\w*|\w*indptr\w*|\w*seq_?lens?\w*|b_start_loc|block_tables?|\w*padding\w*|attention_mask|segment_ids|pos_offset"
 )
+_WHOLE = r"max_?(?:req_?|total_?|model_?|seq_?|input_?|target_?|position_?)"
 _MOST = re.compile(
-    r"(?i)(?:--)?(?:\w+[._-])?max_?(?:req_?|total_?|model_?|seq_?|input_?|new_?|target_?|position_?)*\w*(?:len|length|tokens?|token_num|embeddings)|n_ctx|block_size|(?:max_)?target_length"
+    rf"(?i)(?:--)?(?:\w+[._-])?(?:{_WHOLE}*(?:len|length|embeddings)|{_WHOLE}+\w*(?:len|length|tokens?|token_num|embeddings))"
+    r"|n_ctx|block_size|(?:max_)?target_length"
 )
-FUSED = re.compile(r"(?i)(?:^|_)fused?(?:_|$)|_and_|^Fused")
+"""Settings of a sequence's whole length; a limit of new tokens is none."""
+FUSED = re.compile(r"(?i)(?:^|_)fused?(?:_|$)|^fused")
+_JOINED = re.compile(r"_and_")
 _DEGREES = re.compile(
     r"(?i)(?:--)?(?:\w+[._])?(?:(?:tensor|pipeline|data|context|expert|sequence)_?(?:model_)?parallel\w*|(?:ici|dcn)_\w+_parallelism|[tpdce]p(?:_size|_degree)?|world_size|mesh_shape)"
 )
@@ -40,12 +45,20 @@ _DEGREES = re.compile(
 def questions(study: Study) -> Iterator[Section]:
     yield _question("How are variable sequence lengths handled?", list(_lengths(study)))
     yield _question("What is the maximum supported sequence length?", _settings(study, _MOST))
+    kernels = {(each.place.file, each.place.line) for each in study.kernels}
+    starting = {(each.place.file, each.inside) for each in study.base.facts.launches}
+
+    def is_fused(each: Definition) -> bool:
+        # "_and_" joins two operators only in the name of a kernel, or of what starts one.
+        at = each.place.file, each.place.line
+        works = at in kernels or (each.place.file, each.qualname) in starting
+        return FUSED.search(each.name) is not None or (works and _JOINED.search(each.name) is not None)
+
     fused = [
         each
         for each in study.base.definitions
-        if FUSED.search(each.name) and each.kind != "method" and not ASIDE.search(each.place.file)
+        if each.kind != "method" and not ASIDE.search(each.place.file) and is_fused(each)
     ]
-    kernels = {(each.place.file, each.place.line) for each in study.kernels}
     fused.sort(
         key=lambda each: (
             (each.place.file, each.place.line) not in kernels,
@@ -57,19 +70,42 @@ def questions(study: Study) -> Iterator[Section]:
         "What operations are fused?",
         [["by their names ", *some([pointer(each.place, each.name) for each in fused])]] if fused else [],
     )
-    guards: list[list[Inline]] = [
-        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
-    ]
-    languages = Counter(kernel.language for kernel in study.kernels)
-    written: list[Inline] = [f"its kernels are in {', '.join(f'{name} ({n})' for name, n in languages.most_common())}"]
-    written += [", as ", pointer(study.ranked_kernels[0].place, study.ranked_kernels[0].name)] if languages else []
-    yield _question("What hardware is required?", [*([written] if languages else []), *guards])
+    yield _question("What hardware is required?", list(_hardware(study)))
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
     told: list[list[Inline]] = [
         [f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
     ]
     yield _question("How does the KV cache work?", told)
-    yield _question("How is parallelism configured?", _settings(study, _DEGREES))
+    # One source for section 7.1 and this answer.
+    used: list[list[Inline]] = [
+        list(line[:-1])
+        for line in strategies(study.reading)
+        if isinstance(line, Sequence) and not isinstance(line, str) and " Yes, at " in line
+    ]
+    yield _question("How is parallelism configured?", [*_settings(study, _DEGREES), *used])
+
+
+_OTHER_DEVICE = re.compile(r"""["'](cpu|mps|xpu|tpu)["']""")
+
+
+def _hardware(study: Study) -> Iterator[list[Inline]]:
+    """What the kernels are written in, and the other devices that the code names: it may run without a kernel."""
+    languages = Counter(kernel.language for kernel in study.kernels)
+    if languages:
+        written = ", ".join(f"{name} ({number})" for name, number in languages.most_common())
+        first = study.ranked_kernels[0]
+        named = pointer(first.place, first.name)
+        yield [f"its kernels, in {written}, as ", named, ", need a device that runs them"]
+        others: dict[str, Place] = {}
+        for file in study.base.code:
+            for at, line in enumerate(study.base.lines(file.file), 1) if file.language == "python" else ():
+                for match in _OTHER_DEVICE.finditer(line):
+                    others.setdefault(match[1], Place(file.file, at))
+        if others:
+            shown = joined([[code(name, 10), " at ", pointer(place)] for name, place in sorted(others.items())])
+            yield ["the code names other devices too: ", *shown]
+    for text, place in device_guards(study)[:4]:
+        yield [code(text, 80), " at ", pointer(place)]
 
 
 _STEPS = ("layout", "allocate", "update", "paging", "evict", "free", "accounting")
