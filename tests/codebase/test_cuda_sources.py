@@ -153,3 +153,9 @@ def test_the_sizes_of_a_launch_are_what_its_local_names_are_made_of(cuda: Callab
     launches = [(launch.inside, launch.grid, launch.values["block"]) for launch in facts.launches]
     # A name that is set twice, and one that the caller hands in, stay as they are.
     assert launches == [("made", "n / 64", "(64, 2)"), ("changed", "n", "threads"), ("other", "n", "t")]
+
+
+def test_a_kernel_in_a_string_whose_first_line_end_is_escaped(read: Read) -> None:
+    text = "\n\nCODE = '''\\\n\n__global__ void k(int n) {\n}\n'''\n"
+    # The name stands on line 5, the bracket that closes it on line 6.
+    assert [(each.name, each.place.line, each.end) for each in read({"a.py": text}).kernels] == [("k", 5, 6)]

@@ -29,6 +29,8 @@ OPENED = re.compile(
 )
 KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
 LONGEST_SIZE = 200
+ESCAPED = 8
+"""Line ends of a string that may be escaped before a kernel."""
 GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
 
 
@@ -314,9 +316,12 @@ def in_string(file: str, text: str, value: str, line: int) -> list[Kernel]:
     lines = text.split("\n")
     found = []
     for kernel in kernels(file, Code(value)):
-        at = line + kernel.place.line - 1
-        exact = at <= len(lines) and kernel.name in lines[at - 1]
-        end = line + kernel.end - 1 if exact else line
+        first = line + kernel.place.line - 1
+        # A line end behind a backslash is none of the value: the kernel then stands that many lines further down.
+        near = range(first, min(first + ESCAPED, len(lines)) + 1)
+        at = next((each for each in near if re.search(rf"\b{kernel.name}\b", lines[each - 1])), 0)
+        exact = at > 0
+        end = at + kernel.end - kernel.place.line if exact else line
         found.append(
             Kernel(
                 "cuda",
