@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from lmp.codebase.cpp import definitions
-from lmp.codebase.cuda import in_string
 from lmp.codebase.facts import RepoFacts
 
 Read = Callable[..., RepoFacts]
@@ -152,12 +151,25 @@ def test_what_a_grammar_cannot_read_is_said_and_kernels_are_found(cuda: Callable
     assert [each.file for each in facts.skipped] == ["a.cu"]
 
 
-def test_a_kernel_in_a_string_whose_first_line_is_joined_has_its_own_line() -> None:
-    # The value begins with `__device__`, which stands on line 2 of the file; the kernel stands on line 3.
-    text = 'CODE = """\\\n__device__ int one();\n__global__ void fill(int* x) {\n  x[0] = 1;\n}\n"""\n'
-    value = "__device__ int one();\n__global__ void fill(int* x) {\n  x[0] = 1;\n}\n"
-    (kernel,) = in_string("a.py", text, value, 1)
-    assert (kernel.place.line, kernel.end) == (3, 5)
+def test_the_sizes_of_a_launch_are_what_its_local_names_are_made_of(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        #define TILE 64
+        __global__ void k(int n) {}
+        void made(int n) { int blocks = n / TILE; dim3 t(TILE, 2); k<<<blocks, t>>>(n); }
+        void changed(int n) { int threads = 64; if (n > 9) threads = 128; k<<<n, threads>>>(n); }
+        void other(int n, dim3 t) { k<<<n, t>>>(n); }
+        """
+    )
+    launches = [(launch.inside, launch.grid, launch.values["block"]) for launch in facts.launches]
+    # A name that is set twice, and one that the caller hands in, stay as they are.
+    assert launches == [("made", "n / 64", "(64, 2)"), ("changed", "n", "threads"), ("other", "n", "t")]
+
+
+def test_a_kernel_in_a_string_whose_first_line_end_is_escaped(read: Read) -> None:
+    text = "\n\nCODE = '''\\\n\n__global__ void k(int n) {\n}\n'''\n"
+    # The name stands on line 5, the bracket that closes it on line 6.
+    assert [(each.name, each.place.line, each.end) for each in read({"a.py": text}).kernels] == [("k", 5, 6)]
 
 
 def test_a_specialization_is_named_without_its_arguments() -> None:

@@ -7,7 +7,7 @@ gives up on them. A kernel is a ``__global__`` function with a body; declaration
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lmp.codebase.cpp_text import Code, without_comments
@@ -25,7 +25,7 @@ NAME_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*$")
 CALLEE = re.compile(r"((?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*)\s*$")
 RUNTIME = re.compile(r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL)\s*\(")
 OPENED = re.compile(
-    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
+    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*(?:<[\w\s,:*&]{0,200}>\s*)?\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
 )
 KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
 LONGEST_SIZE = 200
@@ -146,7 +146,10 @@ def _template_start(before: str) -> int | None:
 
 
 def launches(file: str, code: Code) -> list[Candidate]:
-    """``kernel<<<grid, block, shared, stream>>>(…)`` and the runtime's own calls, in the order of their lines."""
+    """``kernel<<<grid, block, shared, stream>>>(…)`` and the runtime's own calls, in the order of their lines.
+
+    Of a local ``dim3`` the sizes that it was made of are given, of a size that is defined its number.
+    """
     if "<<<" not in code.code and "LaunchKernel" not in code.code and "LaunchCooperative" not in code.code:
         return []
     bodies = _bodies(code)
@@ -200,10 +203,40 @@ def _candidate(
     file: str, code: Code, bodies: list[_Body], name: tuple[str, int], grid: str, values: dict[str, str]
 ) -> Candidate:
     last = re.split(r"\s*::\s*", name[0])[-1]
-    kept = {key: value[:LONGEST] for key, value in values.items()}
-    names = tuple(dict.fromkeys([last, *_variable(code, last, name[1])]))
+    # A lambda or a macro with a block may stand around it: its sizes are set in the outermost function.
+    start = next((body.start for body in bodies if body.start < name[1] < body.end), name[1])
+    known: dict[str, set[str]] = {}
+    for size, value, _ in sizes(file, code):
+        known.setdefault(size, set()).add(value)
+    kept = {key: _sized(code, start, name[1], value, known)[:LONGEST] for key, value in values.items()}
+    # A variable is no kernel of its name, which other files may have.
+    names = tuple(_variable(code, last, name[1]) or [last])
     place, inside = Place(file, code.line(name[1])), _around(bodies, name[1])
-    return Candidate(names, ("",) * len(names), last, place, inside, grid[:LONGEST], kept, True)
+    grid = _sized(code, start, name[1], grid, known)[:LONGEST]
+    return Candidate(names, ("",) * len(names), last, place, inside, grid, kept, True)
+
+
+def _sized(code: Code, start: int, at: int, value: str, known: Mapping[str, set[str]]) -> str:
+    """What a local name, set once between two places, was made of; numbers in the place of names that are defined."""
+    before = code.bare[start:at]
+    if re.fullmatch(r"[A-Za-z_]\w*", value) and len(re.findall(rf"\b{value}(?:\.[xyz])?\s*[-+*/]?=(?!=)", before)) <= 1:
+        made = [*re.finditer(rf"\bdim3\s+{value}\s*(?:=\s*(?:dim3\s*)?)?(?P<at>[({{])", before)]
+        made += re.finditer(
+            rf"\b(?:int|auto|unsigned|long|size_t|u?int(?:32|64)_t)\s+{value}\s*=(?P<at>[^;]+);", before
+        )
+        if len(made) == 1:
+            first, last = (start + each for each in made[0].span("at"))
+            if code.bare[first] in "({":
+                first, last = first + 1, code.closing(first)
+            given = [each for each in code.arguments(first, last) if each]
+            value = f"({', '.join(given)})" if len(given) > 1 else "".join(given) or value
+    return re.sub(r"(?<![\w.:])[A-Za-z_]\w*", lambda name: _number(name[0], known), value)
+
+
+def _number(name: str, known: Mapping[str, set[str]]) -> str:
+    """A name that has several values in a file stays."""
+    values = known.get(name, set())
+    return next(iter(values)) if len(values) == 1 and re.fullmatch(r"\d+", next(iter(values))) else name
 
 
 def _variable(code: Code, name: str, at: int) -> list[str]:
@@ -287,7 +320,7 @@ def in_string(file: str, text: str, value: str, line: int) -> list[Kernel]:
     found = []
     for kernel in kernels(file, Code(value)):
         expected = line + kernel.place.line - 1
-        named = [at for at in string if kernel.name in lines[at - 1]]
+        named = [at for at in string if re.search(rf"\b{kernel.name}\b", lines[at - 1])]
         at = min(named, key=lambda each: abs(each - expected), default=line)
         found.append(
             Kernel(

@@ -137,7 +137,7 @@ def test_sizes_of_kernels_with_what_a_local_name_was_set_to(filled: Reported) ->
     assert "| `BLOCK_M` | `block = 64 if x.shape[0] < 1024 else 128` |" in table
     assert "| `BLOCK_N` | `32` |" in table
     assert "| `NUM_WARPS: num_warps` | `4` |" in table
-    assert "| `BLOCK_K` | none found (searched:" in table
+    assert "| `BLOCK_K, NUM_STAGES` | none found (searched:" in table
 
 
 def test_constraints_by_asserts_and_guards(filled: Reported) -> None:
@@ -171,7 +171,8 @@ def test_a_collective_that_waits_is_no_overlap(filled: Reported) -> None:
 
 def test_a_question_has_places_or_says_where_was_looked(filled: Reported) -> None:
     assert "(`fused_add_kernel`)" in filled.section("Q: What operations are fused?")
-    assert "A: none found (searched:" in filled.section("Q: How is parallelism configured?")
+    # The sum over GPUs that section 7.1 shows.
+    assert "A: **Tensor Parallelism:** Yes, at `serve/model.py:" in filled.section("Q: How is parallelism configured?")
 
 
 def planted(report: Reported, root: Path, old: str, new: str) -> list[str]:

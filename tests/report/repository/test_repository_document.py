@@ -142,6 +142,17 @@ def test_layers_and_dispatch_by_name_are_followed(report: Reported, root: Path) 
         assert f"nanoserve/runner.py:{at + (3 if called.endswith('eager') else 1)}" in nesting
 
 
+def test_one_call_is_one_line_with_what_it_may_mean_below(report: Reported, root: Path) -> None:
+    fence = report.section("Prefill vs decode loop (real nesting)").split("```")[1].split("\n")
+    called = [at for at, line in enumerate(fence) if line.strip().startswith('forward = getattr(self, "forward_"')]
+    assert len(called) == 1
+    assert fence[called[0] + 1].strip() == "# (one of 2)"
+    for word, name in (("either", "forward_eager"), ("or", "forward_graph")):
+        line = next(line for line in fence if line.strip().startswith(f"{word} ModelRunner.{name}(…)"))
+        place = line_of(root, "nanoserve/runner.py", f"def {name}")
+        assert line.endswith(f"nanoserve/runner.py:{place} ({name})")
+
+
 def test_fences_fit_on_100_columns(report: Reported) -> None:
     inside = False
     for line in report.text.split("\n"):

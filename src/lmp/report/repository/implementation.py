@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lmp.codebase.facts import Kernel, Place
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import Class, Function, Made
 from lmp.codebase.roles.reach import Row
+from lmp.codebase.roles.spine import leaves
+from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import (
     Block,
     Bold,
@@ -19,17 +21,17 @@ from lmp.report.document.parts import (
     Inline,
     Line,
     Paragraph,
-    Pointer,
     Section,
     Table,
 )
 from lmp.report.document.quoting import quoted_code
-from lmp.report.repository.appendix import kernel_row, kernel_values
+from lmp.report.repository.appendix import kernel_row
+from lmp.report.repository.configured import UNKNOWN, configuration
 from lmp.report.repository.header import address, commit
-from lmp.report.repository.kernel_work import hierarchy, work_of
-from lmp.report.repository.nest import fence
+from lmp.report.repository.nest import OPERATORS, fence, is_helper
 from lmp.report.repository.overview import drawn_parts, execution, frameworks, problem, rest, tldr
 from lmp.report.repository.parallel import collectives, overlap, strategies
+from lmp.report.repository.performance import performance
 from lmp.report.repository.pieces import (
     ASIDE,
     code,
@@ -43,30 +45,11 @@ from lmp.report.repository.pieces import (
     tally,
 )
 from lmp.report.repository.pitfalls import telling
+from lmp.report.repository.questions import FUSED, questions
 from lmp.report.repository.statements import function_at, parameters, returned
 from lmp.report.repository.study import Component, Study
 from lmp.report.repository.workflows import anchor
 
-UNKNOWN = "cannot be told by reading alone"
-SIZES = {
-    "hidden_size": r"hidden_size|n_embd|d_model|emb_dim|hidden_dim|embed_dim|dim",
-    "num_layers": r"num_hidden_layers|num_layers|n_layers?|num_decoder_layers",
-    "num_heads": r"num_attention_heads|num_heads|n_heads?|num_query_heads",
-    "head_dim": r"head_dim|head_size|d_head",
-    "intermediate_size": r"intermediate_size|ffn_dim|d_ff|mlp_dim|hidden_dim_mlp",
-    "vocab_size": r"vocab_size|n_vocab",
-    "max_seq_len": r"max_(?:seq_|req_)?(?:total_)?len|max_position_embeddings|block_size|max_target_length|n_ctx"
-    r"|max_model_len|seq_len",
-}
-"""The template's parameters, and the names that configs give them."""
-TILES = {
-    "BLOCK_M": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?[mq]|bm",
-    "BLOCK_N": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?(?:n|kv)|bn",
-    "BLOCK_K": r"(?:k|c)?_?(?:block|tile|cta_tile)_?(?:size_?)?(?:k|d|dmodel)|bk",
-    "NUM_STAGES": r"(?:num_?)?stages?",
-    "NUM_WARPS": r"(?:num_?)?warps?",
-}
-"""The template's parameters of kernels, and the names that kernels give them."""
 SHOWN, ROWS = 12, 40
 COMPONENTS = ("runtime loop", "scheduler", "KV cache", "sampling", "attention", "attention backend", "operator")
 
@@ -74,6 +57,28 @@ COMPONENTS = ("runtime loop", "scheduler", "KV cache", "sampling", "attention", 
 def implementation(study: Study) -> Document:
     base = study.base
     name = base.facts.root_name
+    sections = [
+        Section(
+            "1. Executive Summary", [*tldr(study).blocks, Paragraph(Bold("Key Features:")), *problem(study).blocks]
+        ),
+        Section(
+            "2. Architecture Overview",
+            [],
+            [
+                Section("2.1 System Diagram", _diagram(study)),
+                Section("2.2 Module Hierarchy", _hierarchy(study)),
+                Section("2.3 Execution Model", [Bullets(list(execution(study)))]),
+            ],
+        ),
+        configuration(study),
+        _components(study),
+        Section("5. Task/Operator Catalog", [_catalog(study)]),
+        _flow(study),
+        _parallelism(study),
+        performance(study),
+        Section("9. Technical FAQ", [], list(questions(study))),
+        Section("10. Key Files Reference", [_files(study)]),
+    ]
     return Document(
         title=["Analysis: ", name if is_plain(name) else folder_name(name)],
         head=[
@@ -81,29 +86,7 @@ def implementation(study: Study) -> Document:
             ("Framework", joined(frameworks(study)) or "no framework that is known is imported"),
             ("Commit", commit(base)),
         ],
-        sections=[
-            Section(
-                "1. Executive Summary", [*tldr(study).blocks, Paragraph(Bold("Key Features:")), *problem(study).blocks]
-            ),
-            Section(
-                "2. Architecture Overview",
-                [],
-                [
-                    Section("2.1 System Diagram", _diagram(study)),
-                    Section("2.2 Module Hierarchy", _hierarchy(study)),
-                    Section("2.3 Execution Model", [Bullets(list(execution(study)))]),
-                ],
-            ),
-            _configuration(study),
-            _components(study),
-            Section("5. Task/Operator Catalog", [_catalog(study)]),
-            _flow(study),
-            _parallelism(study),
-            _performance(study),
-            Section("9. Technical FAQ", [], list(_questions(study))),
-            Section("10. Key Files Reference", [_files(study)]),
-            _appendix(study),
-        ],
+        sections=[*sections, _appendix(study, sections)],
         foot="Generated by lmp from the sources that were read",
         rules=True,
     )
@@ -182,143 +165,6 @@ def _branch(
             _branch(each, made, modules, depth + 1, pieces, seen)
 
 
-# --- 3 ---------------------------------------------------------------------------------------------------------------
-
-
-def _configuration(study: Study) -> Section:
-    return Section(
-        "3. Configuration & Parameters",
-        [],
-        [
-            Section("3.1 Model Configuration", [Table(("Parameter", "Value", "Description"), list(_sizes(study)))]),
-            Section("3.2 Kernel Configuration", [Table(("Parameter", "Value", "Purpose"), list(_tiles(study)))]),
-            Section("3.3 Constraints & Requirements", [Bullets(list(_constraints(study)))]),
-        ],
-    )
-
-
-def _sizes(study: Study) -> Iterator[Sequence[Line]]:
-    """A setting with its default, else the first read of a config by such a name: its value comes with a checkpoint."""
-    settings = [row for row in study.ranked("configuration") if not ASIDE.search(row.place.file)]
-    keys = Counter(row.place.file for row in settings)
-    for name, pattern in SIZES.items():
-        wanted = re.compile(rf"(?:base_)?(?:{pattern})", re.IGNORECASE)
-        found = [
-            row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
-        ]
-        # A model's own setting before a layer's, the file with most settings first, and of equals a number.
-        found.sort(
-            key=lambda row: (
-                "." in row.symbol and _OF_MODEL.search(row.symbol) is None,
-                -keys[row.place.file],
-                not re.fullmatch(r"\d+", row.why),
-            )
-        )
-        if found:
-            more = [" and at ", *plural(len(found) - 1, "more place")] if len(found) > 1 else []
-            value = _value(study, found[0])
-            shown: Line = code(value, 40) if value else "no default"
-            yield [code(name), shown, sentence(code(found[0].symbol, 60), " at ", pointer(found[0].place), *more)]
-        elif (read := study.base.config_read(pattern)) is not None:
-            where = sentence("read as ", code(read[0], 60), " at ", pointer(read[1]))
-            yield [code(name), "set by the model's config", where]
-        elif (made := study.base.worked_out(pattern)) is not None:
-            yield [code(name), code(made[0], 60), sentence("worked out at ", pointer(made[1]))]
-        else:
-            searched = "settings, reads of configs and assignments by such a name"
-            yield [code(name), f"none found (searched: {searched})", UNKNOWN]
-
-
-_OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
-"""Classes whose settings are those of a whole model."""
-
-
-def _value(study: Study, row: Row) -> str:
-    """The default of a setting; of a key in a file what stands behind it."""
-    if row.why or row.role != "config file":
-        return row.why
-    line = study.base.lines(row.place.file)[row.place.line - 1]
-    return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
-
-
-def _tiles(study: Study) -> Iterator[Sequence[Line]]:
-    """Each size with every value that an autotuner, a launch or a macro gives it, and the kernels that take it."""
-    values: dict[str, dict[str, list[Pointer]]] = {}
-    for kernel in study.kernels:
-        given = {**{name: [""] for name in kernel.constexprs}, **kernel_values(study, kernel)}
-        for name, found in given.items():
-            for value in found:
-                values.setdefault(name, {}).setdefault(value, []).append(pointer(kernel.place, kernel.name))
-    tiled = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in TILES.items()}
-    for name, value, place in study.base.facts.macros:
-        if study.base.is_own(place.file) and any(pattern.fullmatch(name) for pattern in tiled.values()):
-            values.setdefault(name, {}).setdefault(value, []).append(pointer(place, name))
-    of_template: set[str] = set()
-    for title, pattern in tiled.items():
-        named = sorted(name for name in values if pattern.fullmatch(name))
-        of_template |= set(named)
-        yield from (_tile(title if name == title else f"{title}: {name}", values[name]) for name in named)
-        if not named:
-            searched = "autotuners, launches, macros and compile-time parameters of all kernels"
-            yield [
-                code(title),
-                f"none found (searched: {searched})",
-                sentence("in ", *plural(len(study.kernels), "kernel")),
-            ]
-    rest = sorted(values.keys() - of_template, key=lambda name: (-sum(map(len, values[name].values())), name))
-    yield from (_tile(name, values[name]) for name in rest[:SHOWN])
-
-
-def _tile(title: str, values: dict[str, list[Pointer]]) -> Sequence[Line]:
-    told = sorted((value for value in values if value), key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0))
-    # A place with a value first.
-    ranked = sorted(values.items(), key=lambda item: not item[0])
-    places = list(dict.fromkeys(place for _, found in ranked for place in found))
-    shown = code(", ".join(told), 90) if told else "set by the caller, not by its name"
-    return [code(title), shown, sentence("at ", *plural(len(places), "place"), ", as ", places[0])]
-
-
-_DEVICE = re.compile(r"(?i)cuda|capability|arch|(?<![a-z])sm_?\d|gpu|hip|rocm|tpu|device|triton\.__version__")
-
-
-def _constraints(study: Study) -> Iterator[Line]:
-    hazards = [
-        (function, hazard)
-        for function in study.reading.functions
-        for hazard in function.hazards
-        if hazard.kind in ("assert", "raise") and not ASIDE.search(function.file)
-    ]
-    for title, pattern in (
-        ("Alignment", r"%|multiple|align|divis|power of"),
-        ("Precision", r"\bdtype\b|bfloat16|float16|fp8|int8|float32"),
-    ):
-        wanted = re.compile(pattern)
-        kept = {hazard.text: (function, hazard) for function, hazard in reversed(hazards) if wanted.search(hazard.text)}
-        shown = [
-            [
-                code(hazard.text, 80),
-                " must hold in " if hazard.kind == "assert" else " is refused in ",
-                pointer(Place(function.file, hazard.line)),
-            ]
-            for function, hazard in list(reversed(kept.values()))[:6]
-        ]
-        searched = f"{title}: none found (searched: asserts and refusals)"
-        yield sentence(Bold(f"{title}:"), " ", joined(shown, "; "), ".") if shown else searched
-    guards: list[list[Inline]] = [
-        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:6]
-    ]
-    needed = [(f, n) for f, n in study.base.notes("requires") if _DEVICE.search(n.text) and "contiguous" not in n.text]
-    guards += [[code(note.text, 80), " at ", pointer(Place(file, note.line))] for file, note in needed[:4]]
-    for kernel in [each for each in study.kernels if each.launch_bounds][:2]:
-        guards.append([code(f"launch bounds {kernel.launch_bounds}", 60), " of ", pointer(kernel.place, kernel.name)])
-    searched = "Hardware: none found (searched: guards on the device, its architecture and the versions of compilers)"
-    yield (
-        sentence(Bold("Hardware:"), " the code asks for the device, or tests it: ", joined(guards, "; "), ".")
-        if guards
-        else searched
-    )
-
-
 # --- 4 ---------------------------------------------------------------------------------------------------------------
 
 
@@ -342,7 +188,9 @@ def _component(
 ) -> list[Block]:
     """``drawn`` says in which section a function's calls stand already."""
     definition = component.definition
-    purpose = [pointer(definition.place, definition.qualname), " ", *study.what(definition)]
+    # What it takes stands below, in its interface.
+    what = study.what(definition) if definition.doc or function is None or study.told else ["no docstring"]
+    purpose = [pointer(definition.place, definition.qualname), " ", *what]
     blocks: list[Block] = [Paragraph(sentence(Bold("Purpose:"), " ", *purpose, "."))]
     if function in drawn:
         blocks.append(Paragraph(f"Interface, pseudocode and data flow: as {drawn[function]}, the same function."))
@@ -395,7 +243,11 @@ def _flow_of(study: Study, function: Function) -> Block:
     """Its callers above it, and what it calls below, in letters."""
     graph = study.reading.graph
     callers = list(dict.fromkeys(edge.caller for edge in graph.callers.get(function, ()) if edge.caller.qualname))
-    callees = list(dict.fromkeys(edge.callee for edge in graph.edges.get(function, ()) if edge.callee.qualname))
+    callees = list(
+        dict.fromkeys(
+            edge.callee for edge in graph.edges.get(function, ()) if edge.callee.qualname and not is_helper(edge.callee)
+        )
+    )
     pieces: list[Inline] = []
     for each in callers[:4]:
         pieces += _at("", each)
@@ -438,15 +290,19 @@ def _insights(study: Study, component: Component, function: Function | None) -> 
 
 
 def _catalog(study: Study) -> Block:
-    """Kernels, each with its tiles, what starts it and what is started before it there; else the steps of the loop."""
-    rows: list[Sequence[Line]] = []
-    before: dict[tuple[str, str], list[str]] = {}
-    for launch in study.base.facts.launches:
-        before.setdefault((launch.place.file, launch.inside), []).append(launch.kernel)
-    for number, kernel in enumerate(study.ranked_kernels[:ROWS], 1):
-        rows.append([tally(number), f"{kernel.language} kernel", *_task(study, kernel, before)])
+    """Kernels, each with its tiles and what starts it; else those steps of the loop that work on tensors."""
+    rows: list[Sequence[Line]] = [
+        [tally(number), f"{kernel.language} kernel", *_task(study, kernel)]
+        for number, kernel in enumerate(study.ranked_kernels[:ROWS], 1)
+    ]
     if not rows:
-        steps = [step for _, nest in study.nests for step in nest.every() if step.target is not None]
+        leading = study.reading.reaching(leaves(study.reading))
+        steps = [
+            step
+            for _, nest in study.nests
+            for step in nest.every()
+            if step.target is not None and (step.target in leading or _works(study, step.target))
+        ]
         found = list({step.target: step for step in reversed(steps) if step.target is not None}.items())
         for number, (target, step) in enumerate(reversed(found[-ROWS:]), 1):
             definition = study.definition_of(target)
@@ -454,23 +310,33 @@ def _catalog(study: Study) -> Block:
             what = sentence(pointer(Place(target.file, target.line), target.name), " ", *purpose)
             called = sentence("called at ", pointer(step.place))
             rows.append([tally(number), "function", what, "no kernel of its own: its operators decide", called])
-    searched = "kernels of all files, steps of the loop that runs a model"
+    searched = "kernels of all files, steps with tensors of the loop that runs a model"
     return Table(("ID", "Task Type", "Purpose", "Tiling", "Dependencies"), rows, searched)
 
 
-def _task(study: Study, kernel: Kernel, before: dict[tuple[str, str], list[str]]) -> tuple[Line, Line, Line]:
+_TENSORS = re.compile(
+    r"\b(?:torch|F|jnp|lax|mx|np|tf)\.(?!device|no_grad|inference_mode|compile|cuda|Tensor)\w+|\beinsum\("
+)
+"""Calls of array libraries, by the names that they are imported by."""
+
+
+def _works(study: Study, function: Function) -> bool:
+    """Whether it calls an operator on tensors itself."""
+    lines = study.base.lines(function.file)[function.line : function.end]
+    called = any(call.name in OPERATORS for call in function.calls)
+    return called or bool(function.numeric) or any(_TENSORS.search(line) for line in lines)
+
+
+def _task(study: Study, kernel: Kernel) -> tuple[Line, Line, Line]:
     launches = study.launches(kernel)
     definition = study.base.definition(kernel.place.file, kernel.name)
     named: list[Inline] = [pointer(kernel.place, kernel.name)]
     purpose = [*named, " ", *study.what(definition, 70)] if definition is not None and definition.doc else named
     starts: Line = kernel_row(study, kernel)[4]
     if launches:
-        earlier = before[launches[0].place.file, launches[0].inside]
-        earlier = earlier[: earlier.index(launches[0].kernel)] if launches[0].kernel in earlier else []
-        waits: list[Inline] = [" after ", code(", ".join(dict.fromkeys(earlier)), 60), " there"] if earlier else []
-        starts = sentence(
-            "started by ", code(launches[0].inside or "the module", 40), " at ", pointer(launches[0].place), *waits
-        )
+        by: list[Inline] = ["by ", code(launches[0].inside, 40), " "] if launches[0].inside else []
+        more = [" and ", *plural(len(launches) - 1, "more place")] if len(launches) > 1 else []
+        starts = sentence("started ", *by, "at ", pointer(launches[0].place), *more)
     return purpose, kernel_row(study, kernel)[1], starts
 
 
@@ -514,35 +380,62 @@ def _flow(study: Study) -> Section:
 
 
 def _lifecycle(study: Study) -> list[Block]:
-    """Tensors that an object keeps, with the functions of the same class, or of those that lead to attention, that
-    read them."""
+    """Tensors that an object keeps and that are no parameters, with the functions that read them."""
     readers: dict[str, list[Function]] = {}
     for function in study.reading.functions:
         for name in function.reads:
             readers.setdefault(name, []).append(function)
-    attending = study.reading.attending
     rows: list[Sequence[Line]] = []
     seen: set[tuple[str, str]] = set()
     for function in study.reading.functions:
         for made in function.made:
+            key = (function.file, made.target)
+            if not made.on_self or key in seen or _is_parameter(study, function, made):
+                continue
             used = [
                 each
                 for each in readers.get(made.target, ())
-                if each is not function
-                and (each.owner is function.owner or each in attending)
-                and made.target not in each.params
-                and made.target not in each.locals
+                if each is not function and _reads(study, each, made.target, function.owner)
             ]
-            used.sort(key=lambda each: (each.owner is not function.owner, each not in attending))
-            key = (function.file, made.target)
-            if made.on_self and used and key not in seen and len(rows) < SHOWN:
+            used.sort(key=lambda each: (each.owner is not function.owner, each not in study.reading.attending))
+            if used and len(rows) < SHOWN:
                 seen.add(key)
                 created = sentence(code(made.by, 30), " at ", pointer(Place(function.file, made.line)))
-                owner = function.owner.name if function.owner is not None else "its object"
-                rows.append([code(made.target), created, _named(used[:3]), sentence("that of ", code(owner, 40))])
-    searched = "tensors that an object keeps and another function reads"
-    words = "A consumer reads an attribute of this name: in the same class, or in a function that leads to attention."
+                rows.append([code(made.target), created, _named(used[:3]), _lifetime(study, function, made.target)])
+    searched = "tensors that an object keeps and another function reads; parameters are left out"
+    words = "A consumer reads the attribute in the same class, or of an object where it leads to attention."
     return [Paragraph(words), Table(("Tensor", "Created By", "Consumed By", "Lifetime"), rows, searched)]
+
+
+def _is_parameter(study: Study, function: Function, made: Made) -> bool:
+    text = " ".join(study.base.lines(function.file)[made.line - 1 : made.line + 1])
+    return re.search(rf"\b{made.target}\b[^=]*=\s*(?:\w+\.)*Parameter\(", text) is not None
+
+
+def _reads(study: Study, reader: Function, name: str, owner: Class | None) -> bool:
+    """Of an attribute of ``owner``. What another class keeps on ``self`` by the same name is its own."""
+    if owner is None or name in reader.params or name in reader.locals:
+        return False
+    bases = {chain[-1] for chain in reader.owner.bases if chain} if reader.owner is not None else set()
+    lines = study.base.lines(reader.file)[reader.line - 1 : reader.end]
+    # What only deletes it consumes nothing.
+    lines = [line for line in lines if not line.lstrip().startswith("del ")]
+    if reader.owner is owner or owner.name in bases:
+        return any(re.search(rf"\.{name}\b", line) for line in lines)
+    if reader not in study.reading.attending:
+        return False
+    return any(re.search(rf"\b(?!self\b|cls\b)\w+\.{name}\b|self\.\w+\.{name}\b", line) for line in lines)
+
+
+def _lifetime(study: Study, function: Function, name: str) -> Line:
+    """That of the object, unless its class deletes it."""
+    owner = function.owner
+    if owner is None:
+        return "that of its object"
+    for at in range(owner.line, owner.end + 1):
+        if re.match(rf"\s*del\s[^#]*\bself\.{name}\b", study.base.lines(owner.file)[at - 1]):
+            return sentence("until ", code("del", 10), " at ", pointer(Place(owner.file, at)))
+    return sentence("that of ", code(owner.name, 40))
 
 
 def _named(found: Sequence[Function]) -> list[Inline]:
@@ -576,198 +469,7 @@ def _parallelism(study: Study) -> Section:
     )
 
 
-WAITS = frozenset(
-    ["synchronize", "barrier", "block_until_ready", "wait_stream", "cudaDeviceSynchronize", "cudaStreamSynchronize",
-     "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
-)  # fmt: skip
-"""Calls after which the host, or a stream, has waited for a device."""
-
-
-def _performance(study: Study) -> Section:
-    worked = [(kernel, work_of(study.base, kernel)) for kernel in study.ranked_kernels]
-    memory: list[Line] = []
-    for kernel, work in [each for each in worked if each[1].counts][:SHOWN]:
-        counts = joined([f"{name} {number}" for name, number in work.counts.items()])
-        memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts))
-    searched = "loads, stores and shared arrays in kernels' own lines"
-    levels: list[Block] = [hierarchy(worked)] if worked else []
-    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.multiplies]
-    moving = [pointer(kernel.place, kernel.name) for kernel, work in worked if work.counts and not work.multiplies]
-    waits: Counter[str] = Counter()
-    first: dict[str, Place] = {}
-    attending = study.reading.running
-    for function in study.reading.functions:
-        for call in function.calls:
-            if call.name in WAITS and function in attending and not ASIDE.search(function.file):
-                waits[call.name] += 1
-                first.setdefault(call.name, Place(function.file, call.line))
-    shown = [
-        sentence(code(name, 30), " at ", *plural(number, "place"), ", as ", pointer(first[name]))
-        for name, number in waits.most_common(6)
-    ]
-    none = f"none found (searched: products, loads and stores in the lines of {len(worked)} kernels)"
-    return Section(
-        "8. Memory & Performance",
-        [],
-        [
-            Section("8.1 Memory Access Pattern", [*levels, Bullets(memory, searched)]),
-            Section("8.2 Execution Timeline", _timeline(study)),
-            Section(
-                "8.3 Bottleneck Analysis",
-                [
-                    Bullets(
-                        [
-                            sentence(
-                                Bold("Compute Bound:"),
-                                " candidates, as they multiply on tensor cores: ",
-                                *_some(compute),
-                                ".",
-                            )
-                            if compute
-                            else sentence(Bold("Compute Bound:"), f" {none}."),
-                            sentence(
-                                Bold("Memory Bound:"),
-                                " candidates, as they only move and reduce: ",
-                                *_some(moving),
-                                ".",
-                            )
-                            if moving
-                            else sentence(Bold("Memory Bound:"), f" {none}."),
-                            sentence(
-                                Bold("Synchronization:"),
-                                " in functions that lead to a model: ",
-                                joined(shown, "; "),
-                                ".",
-                            )
-                            if shown
-                            else sentence(
-                                Bold("Synchronization:"), " none found (searched: calls that wait for a device)."
-                            ),
-                            f"Which of them bounds a run {UNKNOWN}: sizes and hardware decide.",
-                        ]
-                    )
-                ],
-            ),
-        ],
-    )
-
-
-def _some(found: Sequence[Inline]) -> list[Inline]:
-    more = [f" and {len(found) - 6} more"] if len(found) > 6 else []
-    return [*joined(found[:6]), *more]
-
-
-def _timeline(study: Study) -> list[Block]:
-    """Launches in the order of the drawn nests, on the line of the host and of the device."""
-    pieces: list[Inline] = []
-    number = 0
-    for _, nest in study.nests:
-        for step in nest.every():
-            if step.launch is not None and number < SHOWN:
-                number += 1
-                grid = f" on grid {' '.join(step.launch.grid.split())}"[:50] if step.launch.grid else ""
-                pieces += [
-                    f"host   {number:2} launches from {step.launch.inside}  # "[:70],
-                    pointer(step.launch.place),
-                    "\n",
-                ]
-                pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
-    blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
-    words = "Launches below the loop: none found (searched: the drawn calls; other packages start their own kernels)."
-    return [
-        *(blocks or [Paragraph(words)]),
-        Paragraph(f"How the blocks of a kernel spread over SMs, and how long each takes, {UNKNOWN}."),
-    ]
-
-
-# --- 9 to 11 ---------------------------------------------------------------------------------------------------------
-
-_LENGTHS = re.compile(
-    r"(?i)cu_?seq_?lens?\w*|\w*indptr\w*|\w*seq_?lens?\w*|b_start_loc|block_tables?|\w*padding\w*|attention_mask|segment_ids|pos_offset"
-)
-_MOST = re.compile(
-    r"(?i)(?:--)?(?:\w+[._-])?max_?(?:req_?|total_?|model_?|seq_?|input_?|new_?|target_?|position_?)*\w*(?:len|length|tokens?|token_num|embeddings)|n_ctx|block_size|(?:max_)?target_length"
-)
-_FUSED = re.compile(r"(?i)(?:^|_)fused?(?:_|$)|_and_|^Fused")
-_DEGREES = re.compile(
-    r"(?i)(?:--)?(?:\w+[._])?(?:(?:tensor|pipeline|data|context|expert|sequence)_?(?:model_)?parallel\w*|(?:ici|dcn)_\w+_parallelism|[tpdce]p(?:_size|_degree)?|world_size|mesh_shape)"
-)
-
-
-def _questions(study: Study) -> Iterator[Section]:
-    yield _question("How are variable sequence lengths handled?", list(_lengths(study)))
-    yield _question("What is the maximum supported sequence length?", _settings(study, _MOST))
-    fused = [
-        each
-        for each in study.base.definitions
-        if _FUSED.search(each.name) and each.kind != "method" and not ASIDE.search(each.place.file)
-    ]
-    kernels = {(each.place.file, each.place.line) for each in study.kernels}
-    fused.sort(
-        key=lambda each: (
-            (each.place.file, each.place.line) not in kernels,
-            -study.base.imported_by(each),
-            each.place.file,
-        )
-    )
-    yield _question(
-        "What operations are fused?",
-        [["by their names ", *_some([pointer(each.place, each.name) for each in fused])]] if fused else [],
-    )
-    guards: list[list[Inline]] = [
-        [code(text, 80), " at ", pointer(place)] for text, place in study.base.arch_guards[:4]
-    ]
-    languages = Counter(kernel.language for kernel in study.kernels)
-    written: list[Inline] = [f"its kernels are in {', '.join(f'{name} ({n})' for name, n in languages.most_common())}"]
-    written += [", as ", pointer(study.ranked_kernels[0].place, study.ranked_kernels[0].name)] if languages else []
-    yield _question("What hardware is required?", [*([written] if languages else []), *guards])
-    kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
-    told: list[list[Inline]] = [
-        [f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
-    ]
-    yield _question("How does the KV cache work?", told)
-    yield _question("How is parallelism configured?", _settings(study, _DEGREES))
-
-
-_STEPS = ("layout", "allocate", "update", "paging", "evict", "free", "accounting")
-"""Parts of a KV cache, in the order in which a token meets them."""
-
-
-def _question(question: str, answer: Sequence[Sequence[Inline]]) -> Section:
-    searched = "names of functions, arguments, settings and kernels"
-    text = sentence("A: ", joined(answer, "; "), ".") if answer else f"A: none found (searched: {searched})."
-    return Section(f"Q: {question}", [Paragraph(text)])
-
-
-def _lengths(study: Study) -> Iterator[list[Inline]]:
-    """Arguments that carry lengths into functions that lead to attention, those of most functions first."""
-    taken: dict[str, list[Function]] = {}
-    for function in study.reading.attending:
-        if not ASIDE.search(function.file):
-            for name in function.params:
-                if _LENGTHS.fullmatch(name):
-                    taken.setdefault(name, []).append(function)
-    for name, found in sorted(taken.items(), key=lambda item: (-len(item[1]), item[0]))[:4]:
-        first = min(found, key=lambda each: (each.file, each.line))
-        where = pointer(Place(first.file, first.line), first.name)
-        yield [
-            code(name, 40),
-            ", an argument of ",
-            *plural(len(found), "function"),
-            " that lead to attention, as ",
-            where,
-        ]
-
-
-def _settings(study: Study, wanted: re.Pattern[str]) -> list[list[Inline]]:
-    found = [row for row in study.ranked("configuration") if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
-    found = [row for row in found if not ASIDE.search(row.place.file)]
-    told: list[list[Inline]] = []
-    for row in found[:4]:
-        value = _value(study, row)
-        default: list[Inline] = [" = ", code(value, 30)] if value else []
-        told.append([code(row.symbol, 60), *default, " at ", pointer(row.place)])
-    return told
+# --- 10, 11 ---------------------------------------------------------------------------------------------------------
 
 
 def _files(study: Study) -> Block:
@@ -795,8 +497,11 @@ GLOSSARY = (
 )
 
 
-def _appendix(study: Study) -> Section:
-    rows: list[Sequence[Line]] = [[term, words] for term, words in GLOSSARY]
+def _appendix(study: Study, sections: Sequence[Section]) -> Section:
+    """With the terms that the sections before it use."""
+    text = to_markdown(Document(title=[], head=[], sections=sections))
+    used = [(term, words) for term, words in GLOSSARY if re.search(rf"(?i)\b{term}s?\b", text)]
+    rows: list[Sequence[Line]] = [[term, words] for term, words in used]
     sources: list[Line] = [
         sentence("The code itself: ", address(study.base)),
         sentence("Local clone: ", quoted_code(str(study.clone))),
@@ -805,7 +510,7 @@ def _appendix(study: Study) -> Section:
         "11. Appendix",
         [],
         [
-            Section("A. Glossary", [Table(("Term", "Definition"), rows)]),
+            Section("A. Glossary", [Table(("Term", "Definition"), rows, "terms of runs that the report uses")]),
             Section("B. References", [Bullets(sources)]),
         ],
     )
@@ -838,7 +543,7 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     if tuned is not None:
         number, configs = facts.counts["autotuned"], facts.counts["autotune_configs"]
         found.append(f"  {number} autotuned kernels with {configs} configurations, as {tuned.name} {at(tuned.place)}")
-    fused = [kernel for kernel in study.ranked_kernels if _FUSED.search(kernel.name)]
+    fused = [kernel for kernel in study.ranked_kernels if FUSED.search(kernel.name)]
     if fused:
         found.append(f"  {len(fused)} kernels that fuse by their names, as {fused[0].name} {at(fused[0].place)}")
     if facts.kernels:

@@ -7,28 +7,46 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import Kernel
 from lmp.report.document.parts import Block, Fence, Inline
 from lmp.report.repository.code_base import CodeBase
 
 LOAD, STORE, SHARED = "loads from global memory", "stores to global memory", "uses of shared memory"
 PRODUCT, EXCHANGE, BARRIER = "products on tensor cores", "exchanges between registers of a warp", "barriers"
+ATOMIC, SUMS = "atomic updates", "running sums of products"
+_SUM = (
+    r"(?<![\w.])(?!\w*(?:ptr|off|idx|stride))(?P<sum>\w+)(?:\[\])* *"
+    r"(?:\+=|=(?!=)(?=[^;\n]*\b(?P=sum)\b)(?=[^;\n]*\+))(?![^;\n]*stride)[^;\n]*\*"
+)
+"""``acc += a * b`` and ``acc = d * acc + a``, where subscripts and loads are emptied; a pointer moves by strides."""
 LANGUAGES = {
     "triton": {
         LOAD: r"\btl\.load\(|\.load\(",
-        STORE: r"\btl\.store\(|\btl\.atomic_\w+\(|\.store\(",
+        STORE: r"\btl\.store\(|\.store\(",
+        ATOMIC: r"\btl\.atomic_\w+\(",
         PRODUCT: r"\btl\.dot(?:_scaled)?\(",
+        SUMS: rf"\btl\.sum\([^\n]*\*|{_SUM}",
         BARRIER: r"\btl\.debug_barrier\(",
     },
     "cuda": {
         LOAD: r"\b__ldg\(|\bcp_async\w*|\bcp\.async\w*|\.(?:cast_)?load\(|\btma_load\w*",
-        STORE: r"\.(?:cast_)?store\(|\batomic\w+\(|\btma_store\w*",
+        STORE: r"\.(?:cast_)?store\(|\btma_store\w*",
+        ATOMIC: r"\batomic\w+\(",
+        SUMS: rf"\b(?:__)?h?fma\w*\(|{_SUM}",
         SHARED: r"\b__shared__\b|\bldmatrix\w*",
         PRODUCT: r"\bmma_\w+|\bwmma\b|\bwgmma\w*|\bmma\.sync\b|\bmma\(",
         EXCHANGE: r"\b__shfl\w*\(|\bwarp_reduce\w*",
         BARRIER: r"\b__syncthreads\b|\b__syncwarp\b|\bcp_async_wait\w*|\bbar\.sync\b",
     },
-    "metal": {SHARED: r"\bthreadgroup\b", EXCHANGE: r"\bsimd_\w+", BARRIER: r"\bthreadgroup_barrier\b"},
+    "metal": {
+        SHARED: r"\bthreadgroup\b",
+        ATOMIC: r"\batomic_fetch_\w+\(",
+        PRODUCT: r"\bsimdgroup_multiply\w*\(",
+        SUMS: rf"\bfma\(|{_SUM}",
+        EXCHANGE: r"\bsimd_\w+",
+        BARRIER: r"\bthreadgroup_barrier\b",
+    },
     "cute": {
         LOAD: r"\bcute\.copy\(|\bcp_async\w*|\btma_load\w*|\.load\(",
         STORE: r"\btma_store\w*|\.store\(|\bcute\.autovec_copy\(",
@@ -39,7 +57,8 @@ LANGUAGES = {
     },
     "cutile": {
         LOAD: r"\bct\.(?:load|gather)\(",
-        STORE: r"\bct\.(?:store|scatter|atomic_\w+)\(",
+        STORE: r"\bct\.(?:store|scatter)\(",
+        ATOMIC: r"\bct\.atomic_\w+\(",
         PRODUCT: r"\bct\.mma\(",
     },
     "pallas": {
@@ -49,7 +68,12 @@ LANGUAGES = {
         BARRIER: r"\bsemaphore_wait\(|\.wait\(",
     },
 }  # fmt: skip
-"""Language -> what is counted, and the calls that do it. In CUDA and Metal a plain read of a pointer shows no call."""
+"""Language -> what is counted, and the calls that do it. In CUDA and Metal ``accesses`` counts subscripts as well."""
+TILED = frozenset(["triton", "tilelang", "cutile", "pallas"])
+"""Languages whose compiler places tiles in shared memory itself."""
+SEARCHED = {"cuda": "subscripts of pointers, calls that load or store", "metal": "subscripts of pointers"}
+_DECLARED = re.compile(r"(?:\*|\bauto\b)[\w\s]*?\b(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>[^;{}]*);")
+_UPDATE = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
 
 
 @dataclass(frozen=True)
@@ -57,40 +81,107 @@ class Work:
     counts: dict[str, int]
     """How often each stands in the kernel's lines."""
 
-    @property
-    def multiplies(self) -> bool:
-        return bool(self.counts.get(PRODUCT))
-
 
 def work_of(base: CodeBase, kernel: Kernel) -> Work:
     """Counted on the kernel's own lines; what it calls is not gone into."""
     lines = base.lines(kernel.place.file)[kernel.place.line - 1 : kernel.end]
-    text = "\n".join(re.sub(r"(?:#|//).*", "", line) for line in lines)
+    native = kernel.language in SEARCHED
+    text = Code("\n".join(lines)).bare if native else "\n".join(re.sub(r"#.*", "", line) for line in lines)
     patterns = LANGUAGES.get(kernel.language, {})
-    return Work({name: number for name, pattern in patterns.items() if (number := len(re.findall(pattern, text)))})
+    found = Counter({name: len(re.findall(pattern, text)) for name, pattern in patterns.items()})
+    emptied = re.sub(r"\[[^\[\]]*\]|(?<=load)\([^()]*\)", "[]", text)
+    found[SUMS] = len(re.findall(patterns[SUMS], emptied)) if SUMS in patterns else 0
+    if native:
+        found.update(accesses(text))
+    order = dict.fromkeys([LOAD, STORE, *patterns])
+    return Work({name: found[name] for name in order if found[name]})
+
+
+def accesses(text: str) -> Counter[str]:
+    """Loads and stores by a subscript of a pointer to global memory: a parameter, or a local pointer made of one.
+
+    ``text`` begins on the line of the kernel's name and has no comments.
+    """
+    code = Code(text)
+    opening = text.find("(")
+    closing = code.closing(opening) if opening >= 0 else -1
+    if closing < 0:
+        return Counter()
+    given = [each for each in code.arguments(opening + 1, closing) if re.search(r"\*|\[\]|Accessor", each)]
+    names = {match[1] for each in given if "threadgroup" not in each and (match := _NAMED.search(each))}
+    body = text[closing + 1 :]
+    for local in _DECLARED.finditer(body):
+        if any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names):
+            names.add(local["name"])
+    found: Counter[str] = Counter()
+    inner = Code(body)
+    name = rf"(?:{'|'.join(sorted(names))})\b" if names else r"(?!)"
+    for match in re.finditer(rf"(?<![\w.>]){name}\s*\[", body):
+        end = inner.closing(match.end() - 1)
+        # An accessor and a pointer to pointers have more than one subscript: it is one access.
+        while end > 0 and body[end + 1 : end + 2] == "[":
+            end = inner.closing(end + 1)
+        if end > 0 and not _is_prefix(body, match.start(), "&"):
+            found.update(_access(body, end + 1))
+    for match in re.finditer(rf"\*\s*{_CAST}?\(?\s*(?P<address>&\s*)?{name}(?P<subscript>\s*\[)?", body):
+        if bool(match["address"]) == bool(match["subscript"]) and _is_prefix(body, match.start() + 1, "*"):
+            bracket = body.find("(", match.start(), match.end())
+            end = inner.closing(bracket) if bracket > 0 else match.end() - 1
+            found.update(_access(body, end + 1))
+    return found
+
+
+_CAST = r"(?:reinterpret_cast\s*<[^;()]*>\s*|\(\s*(?:const\s+)?[\w:]+(?:\s+const)?\s*\*\s*\)\s*)"
+
+
+def _is_prefix(body: str, at: int, operator: str) -> bool:
+    """Whether the operator stands right before a place, and before it nothing that it could join two values of."""
+    before = body[:at].rstrip()
+    if not before.endswith(operator) or before.endswith("&&"):
+        return False
+    return re.search(r"(?<!\breturn)(?<=[\w)\]])$", before[:-1].rstrip()) is None
+
+
+def _access(body: str, after: int) -> list[str]:
+    """What is done to the place that was named just before: ``=`` stores, ``+=`` and ``++`` do both."""
+    update = _UPDATE.match(body, after)
+    if update is None:
+        return [LOAD]
+    return [STORE] if update[0].strip() == "=" else [LOAD, STORE]
+
+
+_NAMED = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:=.*)?$")
+"""The last name of a parameter as it is written."""
 
 
 def hierarchy(worked: Sequence[tuple[Kernel, Work]]) -> Block:
-    """The levels of memory, with how many kernels move data between them, by the calls in their own lines."""
+    """The levels of memory, with how many kernels move data between them, by what stands in their own lines."""
     kernels: Counter[str] = Counter(name for _, work in worked for name in work.counts)
     calls: Counter[str] = Counter()
     for _, work in worked:
         calls.update(work.counts)
+    languages = sorted({kernel.language for kernel, _ in worked})
+    searched = ", ".join(dict.fromkeys(SEARCHED.get(name, "calls that load or store") for name in languages))
 
     def moved(name: str, otherwise: str) -> str:
         if not kernels[name]:
             return otherwise
         return f"{calls[name]} {name} in {kernels[name]} of {len(worked)} kernels"
 
+    unused = "no use of it was found"
+    if TILED.issuperset(languages):
+        unused += "; the compilers of these languages place tiles in it"
     lines = [
         "Global memory (HBM)",
-        f"       | load:    {moved(LOAD, 'no call that loads was found')}",
-        f"Shared memory (SRAM): {moved(SHARED, 'no use of it was found; compilers of tiles place it themselves')}",
+        f"       | load:    {moved(LOAD, f'none found in own lines (searched: {searched})')}",
+        f"Shared memory (SRAM): {moved(SHARED, unused)}",
         "       |",
         f"Registers: {moved(EXCHANGE, 'no exchange between lanes was found')}",
         f"       | compute: {moved(PRODUCT, 'no product on tensor cores was found')}",
+        *([f"       |          {moved(SUMS, '')}"] if kernels[SUMS] else []),
         f"       | wait:    {moved(BARRIER, 'no barrier was found')}",
-        f"       | store:   {moved(STORE, 'no call that stores was found')}",
+        f"       | store:   {moved(STORE, f'none found in own lines (searched: {searched})')}",
+        *([f"       | atomic:  {moved(ATOMIC, '')}, which read, change and write"] if kernels[ATOMIC] else []),
         "Global memory (HBM)",
     ]
     pieces: list[Inline] = ["\n".join(lines) + "\n"]

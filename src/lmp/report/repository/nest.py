@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +20,10 @@ WIDTH = 100
 INDENT = 2
 DEEPEST = 10
 """Calls inside of calls."""
+HELPER = 4
+"""Lines of a function that is too small to be a step."""
+MANY = 3
+"""Functions that call a helper, from which on it is no step of theirs."""
 LOST = 2
 """Calls of one function that are drawn as lost."""
 OPERATORS = (
@@ -41,6 +47,8 @@ class Step:
     launch: Launch | None = None
     around: tuple[Step, ...] = ()
     """The loops and branches that it stands in, outermost first."""
+    is_alternative: bool = False
+    """One of the functions that the call above it may mean."""
     inside: list[Step] = field(default_factory=list)
 
 
@@ -79,33 +87,37 @@ class Drawer:
         """At most ``most`` lines: nearest calls first. Where what matters takes little room, every call is shown."""
         found = self._nest(root, most)
         if sum(1 for _ in found.every()) * 3 < most:
-            found = replace(self, wanted=set(self.edges))._nest(root, most // 2)
+            # A test for None that many call is no step of any of them.
+            callers = Counter(callee for edges in self.edges.values() for callee in {each.callee for each in edges})
+            every = {each for each in self.edges if each in self.wanted or callers[each] < MANY or not is_helper(each)}
+            found = replace(self, wanted=every)._nest(root, most // 2)
         return found
 
     def _nest(self, root: Function, most: int) -> Nest:
         every = self.body(root)
         # Of a very long function what leads on is shown before the operators that it calls itself.
-        kept = sorted(every, key=lambda step: step.target is None and step.launch is None)[:most]
+        kept = sorted(every, key=lambda step: not (step.target or step.launch or step.inside))[:most]
         found = Nest(root, [step for step in every if step in kept], left_out=len(every) - len(kept))
-        lines = sum(1 + len(step.around) for step in found.steps)
+        lines = sum(1 + len(step.around) + len(step.inside) for step in found.steps)
         expanded = {root}
-        waiting = [(step, 1) for step in found.steps]
+        waiting = [(each, 1) for step in found.steps for each in (step, *step.inside)]
         while waiting:
             step, depth = waiting.pop(0)
             if step.target is None or step.target in expanded or depth >= DEEPEST:
                 continue
             inside = self.body(step.target)
-            needed = len({each for one in inside for each in one.around}) + len(inside)
+            needed = len({each for one in inside for each in one.around}) + sum(1 + len(one.inside) for one in inside)
             if lines + needed > most:
                 found.left_out += len(inside)
                 continue
             expanded.add(step.target)
             step.inside = inside
             lines += needed
-            waiting += [(each, depth + 1) for each in inside]
+            waiting += [(each, depth + 1) for one in inside for each in (one, *one.inside)]
         for step in found.every():
             if step.remark.startswith(("not resolved", "one of", "by its name")):
-                found.open_calls.append((step.text, step.place, step.remark))
+                names = " or ".join(each.target.qualname for each in step.inside if each.target and each.is_alternative)
+                found.open_calls.append((step.text, step.place, f"{step.remark}{': ' * bool(names)}{names}"))
         return found
 
     def body(self, function: Function) -> list[Step]:
@@ -116,18 +128,27 @@ class Drawer:
         of: dict[tuple[int, str], list[Edge]] = {}
         for edge in self.edges.get(function, ()):
             if edge.callee in self.wanted and edge.callee is not function and self.is_written(lines, edge):
-                of.setdefault((edge.line, edge.callee.name), []).append(edge)
+                # What one call may mean is one line; what is handed over is not what is called.
+                called = edge.call.written if edge.call is not None and edge.how != "callback" else ""
+                of.setdefault((edge.line, called or edge.callee.name), []).append(edge)
         for (line, name), several in of.items():
             edge = several[0]
+            place = Place(function.file, line)
             written = edge.call.written if edge.call else name
             again = any(at == line for at, _ in found)
-            found[line, name] = Step(
-                f"{written}(…)" if again else self.text(lines, line, written),
-                Place(function.file, line),
-                edge.callee,
-                _remark(edge, several),
-                around=self.around(lines, line, function, known),
-            )
+            text = f"{written}(…)" if again else self.text(lines, line, written)
+            step = Step(text, place, edge.callee, _remark(edge), around=self.around(lines, line, function, known))
+            meant = list(dict.fromkeys(each.callee for each in several))
+            if len(meant) > 1:
+                step.target = None
+                step.remark = f"one of {len(meant)}"
+                # Nothing of the name is called where it stands: the mark says that it is no quoted line.
+                words = ["either", *["or"] * len(meant)]
+                step.inside = [
+                    Step(f"{word} {each.qualname}(…)", place, each, is_alternative=True)
+                    for word, each in zip(words, meant, strict=False)
+                ]
+            found[line, name] = step
         for launch in self.launches.get((function.file, function.qualname), ()):
             text = self.text(lines, launch.place.line, launch.kernel)
             around = self.around(lines, launch.place.line, function, known)
@@ -180,9 +201,24 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _remark(edge: Edge, several: list[Edge]) -> str:
-    if edge.of > 1 and len({each.callee for each in several}) > 1:
-        return f"one of {edge.of}, as {several[1].callee.qualname} too"
+def is_helper(function: Function) -> bool:
+    """Of a few lines, no method, and all that it calls is builtin or handed in: a test for None, a conversion."""
+    return (
+        function.owner is None
+        and not function.native
+        and not function.abstract
+        and function.end - function.line < HELPER
+        and not function.numeric
+        and not function.writes
+        and all(len(chain) == 1 and _is_plain(chain[0], function) for call in function.calls for chain in call.callee)
+    )
+
+
+def _is_plain(name: object, function: Function) -> bool:
+    return isinstance(name, str) and (hasattr(builtins, name) or name in function.params)
+
+
+def _remark(edge: Edge) -> str:
     if edge.how == "name":
         return "by its name"
     return {"queue": "read from the queue there", "process": "in a process or thread of its own"}.get(edge.how, "")
@@ -212,7 +248,10 @@ def _draw(steps: list[Step], depth: int, comment: str, pieces: list[Inline]) -> 
             beside += ["starts ", Pointer(step.launch.of.file, step.launch.of.line)]
         if step.remark:
             beside += [" " if beside else "", f"({step.remark})"]
-        pieces += _line(inner, step.text, Pointer(step.place.file, step.place.line), comment, beside)
+        place = Pointer(step.place.file, step.place.line)
+        if step.is_alternative and step.target is not None:
+            place, beside = Pointer(step.target.file, step.target.line, symbol=step.target.name), []
+        pieces += _line(inner, step.text, place, comment, beside)
         _draw(step.inside, inner + 1, comment, pieces)
 
 

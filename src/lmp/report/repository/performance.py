@@ -1,0 +1,146 @@
+"""Section 8 of the implementation template: memory, launches and what may bound a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from lmp.codebase.facts import Kernel, Place
+from lmp.report.document.parts import (
+    Block,
+    Bold,
+    Bullets,
+    Fence,
+    Inline,
+    Line,
+    Paragraph,
+    Section,
+)
+from lmp.report.repository.configured import UNKNOWN
+from lmp.report.repository.kernel_work import ATOMIC, LOAD, PRODUCT, STORE, SUMS, Work, hierarchy, work_of
+from lmp.report.repository.pieces import (
+    ASIDE,
+    code,
+    joined,
+    plural,
+    pointer,
+    sentence,
+)
+from lmp.report.repository.study import Study
+
+SHOWN = 12
+WAITS = frozenset(
+    ["synchronize", "barrier", "block_until_ready", "wait_stream", "cudaDeviceSynchronize", "cudaStreamSynchronize",
+     "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
+)  # fmt: skip
+"""Calls after which the host, or a stream, has waited for a device."""
+
+
+def performance(study: Study) -> Section:
+    worked = [(kernel, work_of(study.base, kernel)) for kernel in study.ranked_kernels]
+    access: list[Block]
+    if worked:
+        memory: list[Line] = []
+        for kernel, work in [each for each in worked if each[1].counts][:SHOWN]:
+            counts = joined([f"{name} {number}" for name, number in work.counts.items()])
+            memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts))
+        access = [hierarchy(worked), Bullets(memory, "loads, stores and shared arrays in kernels' own lines")]
+        timeline = _timeline(study)
+    else:
+        access = [Paragraph("No kernel of its own: memory is accessed by the operators of other packages.")]
+        timeline = [Paragraph("No kernel of its own is launched.")]
+    unjudged = sentence(Bold("Compute Bound, Memory Bound:"), " not judged, as it has no kernel of its own.")
+    bounds = [*(_bounds(worked) if worked else [unjudged]), _synchronization(study)]
+    bounds.append(f"Which of them bounds a run {UNKNOWN}: sizes and hardware decide.")
+    return Section(
+        "8. Memory & Performance",
+        [],
+        [
+            Section("8.1 Memory Access Pattern", access),
+            Section("8.2 Execution Timeline", timeline),
+            Section("8.3 Bottleneck Analysis", [Bullets(bounds)]),
+        ],
+    )
+
+
+def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
+    """Candidates by what stands in kernels' own lines. What sums products may be bound by either."""
+    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if PRODUCT in work.counts]
+    scalar = [
+        pointer(kernel.place, kernel.name)
+        for kernel, work in worked
+        if SUMS in work.counts and PRODUCT not in work.counts
+    ]
+    moving = [
+        pointer(kernel.place, kernel.name)
+        for kernel, work in worked
+        if {LOAD, STORE, ATOMIC} & work.counts.keys() and not {PRODUCT, SUMS} & work.counts.keys()
+    ]
+    no_products = " none found (searched: products on tensor cores in kernels' own lines)."
+    title = Bold("Compute Bound:")
+    words = " candidates, as they multiply on tensor cores: "
+    yield sentence(title, words, *some(compute), ".") if compute else sentence(title, no_products)
+    title = Bold("Memory Bound:")
+    known = any({LOAD, STORE, ATOMIC} & work.counts.keys() for _, work in worked)
+    if moving:
+        yield sentence(
+            title, " candidates, as they move data and keep no running sum of products: ", *some(moving), "."
+        )
+    elif known:
+        yield sentence(title, " none found (searched: kernels that load or store and keep no running sum of products).")
+    else:
+        yield sentence(title, " not judged, as no load and no store was found in kernels' own lines.")
+    if scalar:
+        words = " they sum products, without tensor cores: "
+        yield sentence(Bold("Either, by the sizes:"), words, *some(scalar), ".")
+
+
+def _synchronization(study: Study) -> Line:
+    waits: Counter[str] = Counter()
+    first: dict[str, Place] = {}
+    for function in study.reading.functions:
+        for call in function.calls:
+            if call.name in WAITS and function in study.reading.running and not ASIDE.search(function.file):
+                waits[call.name] += 1
+                first.setdefault(call.name, Place(function.file, call.line))
+    shown = [
+        sentence(code(name, 30), " at ", *plural(number, "place"), ", as ", pointer(first[name]))
+        for name, number in waits.most_common(6)
+    ]
+    title = Bold("Synchronization:")
+    if not shown:
+        return sentence(title, " none found (searched: calls that wait for a device).")
+    return sentence(title, " in functions that lead to a model: ", joined(shown, "; "), ".")
+
+
+def some(found: Sequence[Inline]) -> list[Inline]:
+    more = [f" and {len(found) - 6} more"] if len(found) > 6 else []
+    return [*joined(found[:6]), *more]
+
+
+def _timeline(study: Study) -> list[Block]:
+    """Launches in the order of the drawn nests, on the line of the host and of the device."""
+    pieces: list[Inline] = []
+    number = 0
+    for _, nest in study.nests:
+        for step in nest.every():
+            if step.launch is not None and number < SHOWN:
+                number += 1
+                grid = f" on grid {' '.join(step.launch.grid.split())}"[:50] if step.launch.grid else ""
+                pieces += [
+                    f"host   {number:2} launches from {step.launch.inside}  # "[:70],
+                    pointer(step.launch.place),
+                    "\n",
+                ]
+                pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
+    blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
+    words = (
+        "In the order of the lines: of several branches one is taken."
+        if pieces
+        else "Launches below the loop: none found (searched: the drawn calls; other packages start their own kernels)."
+    )
+    return [
+        *blocks,
+        Paragraph(words),
+        Paragraph(f"How the blocks of a kernel spread over SMs, and how long each takes, {UNKNOWN}."),
+    ]

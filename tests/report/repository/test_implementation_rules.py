@@ -1,0 +1,124 @@
+"""What an implementation report says of sizes, constraints, alternatives of a call, kept tensors and questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_repository import Reported, implementation, line_of, written
+
+FILES = {
+    "gen/__init__.py": "",
+    "gen/model.py": """import types
+import torch
+from torch import nn
+
+
+def exists(value):
+    return value is not None
+
+
+def swap_and_sort(values):
+    return torch.sort(values)
+
+
+class Attention(nn.Module):
+    def __init__(self, dim, heads=8, dim_head=64):
+        super().__init__()
+        if heads * dim_head != dim:
+            raise ValueError("the heads do not divide it")
+        assert dim % 2 == 1
+        self.scale = torch.ones(1)
+        self.gamma = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, x, mask=None):
+        if exists(mask):
+            x = x + mask
+        return nn.functional.scaled_dot_product_attention(x, x, x * self.scale * self.gamma)
+
+
+class Other(nn.Module):
+    def forward(self, x):
+        if exists(x):
+            x = x * self.scale
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Runner:
+    def __init__(self, weights):
+        args = types.SimpleNamespace()
+        args.n_layer = len(weights) // 12
+        self.model = Attention(64)
+        self.args = args
+        self.buffer = torch.zeros(1, 4)
+
+    def plain_step(self, token):
+        return torch.argmax(self.model(token + self.buffer), dim=-1)
+
+    def generate(self, token, n, max_new_tokens=16):
+        for i in range(self.args.n_layer + n):
+            if exists(token):
+                token = self.plain_step(token)
+        del self.buffer
+        return token.to("cpu")
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("rules") / "gen", FILES)
+
+
+@pytest.fixture(scope="module")
+def report(root: Path) -> Reported:
+    return implementation(root)
+
+
+def test_sizes_of_constructors_and_of_what_the_code_fills(report: Reported, root: Path) -> None:
+    sizes = report.section("3.1 Model Configuration")
+    made = line_of(root, "gen/model.py", "def __init__(self, dim")
+    assert f"| `num_heads` | `8` | default of `Attention(heads)` at `gen/model.py:{made}` |" in sizes
+    assert f"| `head_dim` | `64` | default of `Attention(dim_head)` at `gen/model.py:{made}` |" in sizes
+    filled = line_of(root, "gen/model.py", "args.n_layer =")
+    assert f"| `num_layers` | `len(weights) // 12` | worked out at `gen/model.py:{filled}` |" in sizes
+
+
+def test_alignment_is_a_multiple_and_not_a_parity(report: Reported) -> None:
+    alignment = report.section("3.3 Constraints & Requirements").split("\n")[2]
+    assert "`heads * dim_head != dim` is refused in" in alignment
+    assert "% 2" not in alignment
+
+
+def test_a_small_helper_that_many_call_is_no_step(report: Reported) -> None:
+    assert "(exists)" not in report.section("4. Component Analysis")
+    assert "`exists`" not in report.section("5. Task/Operator Catalog")
+
+
+def test_a_kept_tensor_is_of_its_class_until_it_is_deleted(report: Reported, root: Path) -> None:
+    kept = report.section("6.3 Memory Lifecycle")
+    deleted = line_of(root, "gen/model.py", "del self.buffer")
+    row = next(line for line in kept.split("\n") if line.startswith("| `buffer`"))
+    assert f"(`plain_step`) | until `del` at `gen/model.py:{deleted}` |" in row
+    # ``Other`` reads a ``scale`` of its own; a parameter is no working tensor.
+    scale = next(line for line in kept.split("\n") if line.startswith("| `scale`"))
+    own = line_of(root, "gen/model.py", "def forward(self, x, mask=None)")
+    assert f"| `gen/model.py:{own}` (`forward`) | that of `Attention` |" in scale
+    assert "`gamma`" not in kept
+
+
+def test_questions(report: Reported) -> None:
+    assert "none found" in report.section("Q: What operations are fused?")
+    # How many tokens are generated is not how many fit.
+    assert "none found" in report.section("Q: What is the maximum supported sequence length?")
+
+
+def test_what_has_no_kernel_says_so_once(report: Reported) -> None:
+    assert report.section("3.2 Kernel Configuration").count("no kernel of its own") == 1
+    assert "No kernel of its own" in report.section("8.1 Memory Access Pattern")
+    assert "not judged, as it has no kernel of its own" in report.section("8.3 Bottleneck Analysis")
+    assert "block table" not in report.section("A. Glossary")
+
+
+def test_the_review_finds_nothing(report: Reported) -> None:
+    assert [finding.message for finding in report.review.findings] == []

@@ -1,0 +1,106 @@
+"""What a kernel of CUDA C++ does with memory, how it is started, and what an implementation report says of that."""
+
+from __future__ import annotations
+
+import pytest
+from small_repository import Reported, implementation, written
+
+from lmp.report.repository.kernel_work import LOAD, STORE, accesses
+
+FILES = {
+    "ops/scale.cu": """#define TILE 1024
+#define SPLIT 24
+
+template <typename T>
+__global__ void add_kernel(const T* __restrict__ x, T* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + x[n];
+}
+
+__global__ void mv_kernel(const float* w, const float* x, float* y, int n) {
+  float sum = 0;
+  for (int j = 0; j < n; ++j) {
+    sum += w[j] * x[j];
+  }
+  atomicAdd(&y[0], sum);
+}
+
+template <typename T>
+void run(T* x, T* y, int n);
+
+template <>
+void run<float>(float* x, float* y, int n) {
+  dim3 threads(1, 128);
+  add_kernel<float><<<n, threads>>>(x, y, n);
+}
+
+template <>
+void run<double>(double* x, double* y, int n) {
+  dim3 threads(1, TILE);
+  dim3 grid(SPLIT, n / threads.y);
+  mv_kernel<<<grid, threads>>>(x, x, y, n);
+}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    return implementation(written(tmp_path_factory.mktemp("scaling") / "scaling", FILES))
+
+
+def test_accesses_are_subscripts_of_pointers_to_global_memory() -> None:
+    # Loads, counted by hand: the cast of x + 4, that of &x[n], x[0], y[n] += and y[2]++, x[n] ==, y[0], *x, p[0][1].
+    # Stores: the cast of y + n, *local, y[n] +=, y[2]++, and end[0]. An address, n * x and shared memory are none.
+    found = accesses(
+        """vec(const float* __restrict__ x, float *y, int n, float* const* p) {
+  __shared__ float tile[32];
+  const float4 v = *reinterpret_cast<const float4*>(x + 4);
+  float4 u = *reinterpret_cast<const float4*>(&x[n]);
+  *reinterpret_cast<float4*>(y + n) = v;
+  float s = n * x[0];
+  tile[0] = s;
+  float *local = y + 3;
+  *local = s;
+  y[n] += s;
+  y[2]++;
+  if (x[n] == 1 && y[0]) s = *x;
+  float *end = &y[4];
+  end[0] = p[0][1];
+}"""
+    )
+    assert found == {LOAD: 9, STORE: 5}
+
+
+def test_a_kernel_that_hands_its_pointers_on_accesses_nothing_itself() -> None:
+    assert not accesses("outer(const float* x, float* y) { inner(x, y); }")
+    assert not accesses("none(int n) { int y[2]; y[0] = n; }")
+
+
+def test_memory_by_kernel(report: Reported) -> None:
+    text = report.section("8.1 Memory Access Pattern")
+    # x[i], x[n], and w[j], x[j]; y[i]; the atomic one is no plain store.
+    assert "load:    4 loads from global memory in 2 of 2 kernels" in text
+    assert "store:   1 stores to global memory in 1 of 2 kernels" in text
+    assert "atomic:  1 atomic updates in 1 of 2 kernels" in text
+    assert "compilers" not in text
+
+
+def test_what_may_bound_a_kernel(report: Reported) -> None:
+    text = report.section("8.3 Bottleneck Analysis")
+    assert "keep no running sum of products: `ops/scale.cu:5` (`add_kernel`)." in text
+    assert "they sum products, without tensor cores: `ops/scale.cu:10` (`mv_kernel`)." in text
+
+
+def test_a_launch_by_a_specialisation_with_its_sizes(report: Reported) -> None:
+    catalog = report.section("5. Task/Operator Catalog")
+    assert "| `block = (1, 128)` | started by `run` at `ops/scale.cu:24` |" in catalog
+    assert "| `block = (1, 1024)` | started by `run` at `ops/scale.cu:31` |" in catalog
+    sizes = report.section("3.2 Kernel Configuration")
+    # 1 * 128 / 32 and 1 * 1024 / 32 threads of a warp.
+    assert "| `NUM_WARPS: threads / 32` | `4, 32` | at 2 places, as `ops/scale.cu:24` |" in sizes
+    assert "| `block` | `(1, 128), (1, 1024)` | at 2 places, as `ops/scale.cu:24` |" in sizes
+
+
+def test_the_review_finds_nothing(report: Reported) -> None:
+    assert [finding.message for finding in report.review.findings] == []
