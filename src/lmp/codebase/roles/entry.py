@@ -413,7 +413,8 @@ def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
     body = reading.facts.graphs[of.file].body
     handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]
     registered = [each for chain in handed for each in evaluator.chain(body, of.file, chain[:-1], 0)]
-    if any(isinstance(each, External) for each in registered):
+    # A registry that is made here is filled for the code base itself.
+    if any(isinstance(each, External) and "()" not in each.dotted for each in registered):
         return any(each in reading.runs_model or each in running for each in of.methods.values())
     serves = any(str(chain[-1]).endswith("Servicer") for chain in of.bases)
     return serves and any(each in running for each in of.methods.values())
@@ -455,13 +456,6 @@ def _runners(reading: Reading, running: set[Function]) -> list[Class]:
         outside = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
         loops = any(each.loops or each.endless for each in public)
         named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner")
-        chosen = any(
-            each.name in base.methods and base.methods[each.name].abstract
-            for base in reading.graph.evaluator.line(of)[1:]
-            for each in public
-            if len(reading.graph.evaluator.subclasses[base]) > 1
-        )
-        # Of variants of one interface the code base itself chooses one.
-        if named and not chosen and (loops or all(outside) or sum(outside) > 1):
+        if named and (loops or all(outside) or sum(outside) > 1):
             found.append(of)
     return found
