@@ -159,3 +159,8 @@ def test_a_kernel_in_a_string_whose_first_line_end_is_escaped(read: Read) -> Non
     text = "\n\nCODE = '''\\\n\n__global__ void k(int n) {\n}\n'''\n"
     # The name stands on line 5, the bracket that closes it on line 6.
     assert [(each.name, each.place.line, each.end) for each in read({"a.py": text}).kernels] == [("k", 5, 6)]
+
+
+def test_launch_bounds_in_a_comment_are_none(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda("__global__ void  // __launch_bounds__(64)\nk(int n) {}\n")
+    assert [(each.name, each.launch_bounds) for each in facts.kernels] == [("k", "")]

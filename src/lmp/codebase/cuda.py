@@ -75,10 +75,10 @@ def _marks(code: Code) -> dict[str, str]:
 
 def _bounds(text: str) -> str:
     """What stands in the brackets of ``__launch_bounds__``."""
-    match = LAUNCH_BOUNDS.search(text)
+    code = Code(text)
+    match = LAUNCH_BOUNDS.search(code.bare)
     if match is None:
         return ""
-    code = Code(text)
     end = code.closing(match.end() - 1)
     return without_comments(text[match.end() : end]) if end > 0 else ""
 
