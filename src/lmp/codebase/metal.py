@@ -49,12 +49,22 @@ def _made(source: Source) -> Iterator[tuple[ast.Call, Kernel]]:
             node,
             Kernel(
                 "metal",
-                told if told is not None else source.written(name),
+                told if told is not None else _piece(name) or source.written(name),
                 Place(source.file, name.lineno),
                 node.end_lineno or node.lineno,
                 parameters=_strings(inputs),
             ),
         )
+
+
+def _piece(name: ast.expr) -> str:
+    """Of a name that is put together the first piece that stands in the code."""
+    pieces = [
+        (each.lineno, each.col_offset, each.value)
+        for each in ast.walk(name)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    return min(pieces)[2].strip() if pieces else ""
 
 
 def _launched(source: Source) -> Iterator[tuple[Launch, list[str]]]:
