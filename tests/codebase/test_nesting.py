@@ -304,8 +304,8 @@ if __name__ == "__main__":
 
 
 def test_layers_of_a_dictionary_are_followed_to_a_kernel_that_is_not_known(tmp_path: Path) -> None:
-    # ``kernels.fast`` is in no known library: it is given queries, keys and values. ``generate`` draws itself, and makes
-    # the cache that a run needs.
+    # ``kernels.fast`` is in no known library: it is given queries, keys and values. ``generate`` draws itself, and
+    # makes the cache that a run needs.
     assert edges(tmp_path, LAYERS) == {
         ("main", "generate"),
         ("generate", "KVCache.__init__"),
@@ -427,8 +427,8 @@ class MockEngine(Engine):
 
 
 def test_loops_that_hand_on_through_queues_are_one_run(tmp_path: Path) -> None:
-    # No model is in this code base. ``mine`` is one of the queues of a list. The engine that a test makes stands for
-    # nothing: what the loops call is the interface. ``decode`` is what puts requests in, and ``serve`` starts the loops.
+    # No model is in this code base. ``mine`` is one of the queues of a list. The engine of a test stands for
+    # nothing: what the loops call is the interface. ``decode`` puts requests in, and ``serve`` starts the loops.
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "mock_engine.py").write_text(MOCK)
     found = edges(tmp_path, THREADS)
