@@ -427,7 +427,7 @@ class MockEngine(Engine):
 
 
 def test_loops_that_hand_on_through_queues_are_one_run(tmp_path: Path) -> None:
-    # No model is in this code base. ``mine`` is one of the queues of a list. The engine that a test makes stands for
+    # No model is in this code base. ``mine`` is one of the queues of a list. The engine of a test stands for
     # nothing: what the loops call is the interface. ``decode`` puts requests in, and ``serve`` starts the loops.
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "mock_engine.py").write_text(MOCK)

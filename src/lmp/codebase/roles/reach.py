@@ -365,18 +365,17 @@ def _takes_all(function: Function, call: Call) -> bool:
 
 
 def _calls_model(call: Call) -> bool:
-    """Whether what is called is named ``model``: ``self._model(…)``, ``model.forward(…)``."""
+    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
     return any(
-        isinstance(last, str) and last.strip("_") == MODEL and chain[-1] in (last, "forward")
+        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
         for chain in call.callee
-        for last in [part for part in chain if part != "forward"][-1:]
     )
 
 
 def _on_model(call: Call) -> bool:
-    """Whether it is a method of what is named ``model``: ``self._model.setup_caches(…)``."""
+    """Whether it is a method of what is named ``model``: ``self.model.setup_caches(…)``."""
     return any(
-        len(chain) > 1 and isinstance(chain[-2], str) and chain[-2].strip("_") == MODEL and isinstance(chain[-1], str)
+        len(chain) > 1 and isinstance(chain[-2], str) and chain[-2] == MODEL and isinstance(chain[-1], str)
         for chain in call.callee
     )
 
