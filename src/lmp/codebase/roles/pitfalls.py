@@ -43,6 +43,8 @@ AT_SETTINGS, AT_IMPORT = -4.5, -6.0
 """Ranks of what stands in no function."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
+USUAL = 20
+"""Lines of a function."""
 Key = tuple[str, int]
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
@@ -282,6 +284,8 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             + 0.6 * (function.file in first)
         )
         met += max(0, NEAR - depths.get(function, NEAR)) / NEAR + 1.2 * math.log1p(len(hazards))
+        # A long function does more of what costs a user time.
+        met += 0.3 * math.log((function.end - function.line + 2) / USUAL)
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]

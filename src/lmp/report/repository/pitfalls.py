@@ -68,7 +68,9 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
 
 def _short(study: Study, each: Pitfall) -> str:
     error, _ = refusal(study.base, each.cause)
-    return ("must hold" if error == "AssertionError" else "is refused") if error else _within(each.effect)
+    if error:
+        return "must hold" if error == "AssertionError" else "is refused"
+    return f"{_within(each.effect)}; fix: {_within(each.fix)}"
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
