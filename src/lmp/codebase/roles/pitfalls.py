@@ -369,7 +369,7 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
 def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
     """A constructor of a module of torch that sets attributes and calls no constructor above it."""
     imports = reading.facts.graphs[of.file].imports
-    of_torch = any(each[-1] == "Module" and imports.get(each[0], each[0]).startswith("torch") for each in of.bases)
+    of_torch = any(each[-1] == "Module" and str(imports.get(each[0], each[0])).startswith("torch") for each in of.bases)
     sets = any(one is function for set_by in of.attributes.values() for one, _ in set_by)
     return of_torch and sets and not any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
 

@@ -62,7 +62,7 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
     """What else the same function does goes with it."""
     if not more:
         return first
-    also = [[code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})"] for each in more]
+    also = [sentence(code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})") for each in more]
     return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
 
 
