@@ -254,7 +254,7 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
         return
     last = name.rpartition(".")[2] or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
     message = source.written(node.args[0]) if node.args and last in (*WARNS, *TELLS) else ""
-    if (FALLS_BACK if last in WARNS else TROUBLE).search(message):
+    if (FALLS_BACK if last in WARNS else TROUBLE).search(message) and "deprecat" not in message.lower():
         _add(inside, "falls back", node, message)
     elif last == "set_device" and node.args:
         device = node.args[0]

@@ -43,6 +43,8 @@ AT_SETTINGS, AT_IMPORT = -4.5, -6.0
 """Ranks of what stands in no function."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
+USUAL = 20
+"""Lines of a function."""
 Key = tuple[str, int]
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
@@ -282,6 +284,8 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             + 0.6 * (function.file in first)
         )
         met += max(0, NEAR - depths.get(function, NEAR)) / NEAR + 1.2 * math.log1p(len(hazards))
+        # A long function does more of what costs a user time.
+        met += 0.3 * math.log((function.end - function.line + 2) / USUAL)
         met -= 2 * ((function.file, function.qualname) in reading.launching) + 1.5 * function.native
         for hazard in hazards:
             said = SAID[hazard.kind]
@@ -365,7 +369,7 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
 def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
     """A constructor of a module of torch that sets attributes and calls no constructor above it."""
     imports = reading.facts.graphs[of.file].imports
-    of_torch = any(each[-1] == "Module" and imports.get(each[0], each[0]).startswith("torch") for each in of.bases)
+    of_torch = any(each[-1] == "Module" and str(imports.get(each[0], each[0])).startswith("torch") for each in of.bases)
     sets = any(one is function for set_by in of.attributes.values() for one, _ in set_by)
     return of_torch and sets and not any(chain[-1] == "__init__" for call in function.calls for chain in call.callee)
 

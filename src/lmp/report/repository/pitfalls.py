@@ -64,13 +64,15 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
     """What else the same function does goes with it."""
     if not more:
         return first
-    also = [[code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})"] for each in more]
+    also = [sentence(code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})") for each in more]
     return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
 
 
 def _short(study: Study, each: Pitfall) -> str:
     error, _ = refusal(study.base, each.cause)
-    return ("must hold" if error == "AssertionError" else "is refused") if error else _within(each.effect)
+    if error:
+        return "must hold" if error == "AssertionError" else "is refused"
+    return f"{_within(each.effect)}; fix: {_within(each.fix)}"
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
