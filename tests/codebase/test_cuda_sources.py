@@ -182,11 +182,6 @@ def test_a_specialization_is_named_without_its_arguments() -> None:
     ]  # fmt: skip
 
 
-def test_launch_bounds_in_a_comment_are_none(cuda: Callable[[str], RepoFacts]) -> None:
-    facts = cuda("__global__ void  // __launch_bounds__(64)\nk(int n) {}\n")
-    assert [(each.name, each.launch_bounds) for each in facts.kernels] == [("k", "")]
-
-
 def test_a_metal_kernel_whose_name_is_put_together_has_its_first_piece(read: Read) -> None:
     text = 'import mlx.core as mx\ndef make(n):\n    return mx.fast.metal_kernel(name="rows" if n else f"rows_{n}")\n'
     assert [(each.name, each.place.line) for each in read({"a.py": text}).kernels] == [("rows", 3)]
