@@ -179,7 +179,9 @@ def _table(reading: Reading, function: Function) -> bool:
 def _entries(reading: Reading, found: Mapping[tuple[str, int], Row]) -> Iterator[tuple[int, Function, str]]:
     """What modules put into such a table, each with its name there."""
     for graph in reading.facts.graphs.values():
-        for edge in reading.graph.edges.get(graph.body, ()) if graph.body is not None else ():
+        if graph.body is None:
+            continue
+        for edge in reading.graph.edges.get(graph.body, ()):
             row = found.get(edge.callee.key)
             if row is not None and row.why == TABLE and edge.call is not None and edge.call.text:
                 yield edge.line, graph.body, edge.call.text

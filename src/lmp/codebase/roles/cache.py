@@ -247,7 +247,8 @@ def _is_kept(words: frozenset[str]) -> bool:
 def _is_both(name: str) -> bool:
     """The same of both in one: a ``cache_key`` is that of any cache."""
     words = split(name)
-    return _is_kept(words) and ("kv" in words or (words & KEYS and words & VALUES) or not words & KEYS_AND_VALUES)
+    both = "kv" in words or bool(words & KEYS and words & VALUES)
+    return _is_kept(words) and (both or not words & KEYS_AND_VALUES)
 
 
 def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
