@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
@@ -147,36 +146,42 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
         if raised:
             _add(made, "no branch", raised[0], source.written(raised[0]))
         return
+    reads = _Names()
     kwarg = node.args.kwarg
     taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
-    if taking and kwarg is not None and not kwarg.arg.startswith("_") and not _reads(node.body, kwarg.arg):
+    if taking and kwarg is not None and not kwarg.arg.startswith("_") and kwarg.arg not in reads(node):
         _add(made, "ignored", node, f"**{kwarg.arg}")
     for name, line, default in made.arguments:
-        if (at := _overwritten(node.body, name)) is not None:
+        if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
         if LIMITS.fullmatch(name) and default.isdigit() and int(default) > 0:
             made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
 
 
-def _reads(nodes: Iterable[ast.AST], name: str) -> bool:
-    return any(
-        isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)
-        for node in nodes
-        for each in ast.walk(node)
-    )
+class _Names:
+    """The names that each statement reads. A statement is walked once, however many names are asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[ast.AST, frozenset[str]] = {}
+
+    def __call__(self, node: ast.AST) -> frozenset[str]:
+        if node not in self._known:
+            every = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+            self._known[node] = frozenset(each.id for each in every)
+        return self._known[node]
 
 
-def _overwritten(body: list[ast.stmt], name: str) -> ast.stmt | None:
+def _overwritten(body: list[ast.stmt], name: str, reads: _Names) -> ast.stmt | None:
     """The first statement that gives a parameter another value on every way, where nothing reads it before."""
     for each in body:
-        if isinstance(each, ast.Assign) and not _reads([each.value], name):
+        if isinstance(each, ast.Assign) and name not in reads(each.value):
             if any(isinstance(target, ast.Name) and target.id == name for target in each.targets):
                 return each
-        elif isinstance(each, ast.If) and each.orelse and not _reads([each.test], name):
-            ways = [_overwritten(each.body, name), _overwritten(each.orelse, name)]
+        elif isinstance(each, ast.If) and each.orelse and name not in reads(each.test):
+            ways = [_overwritten(each.body, name, reads), _overwritten(each.orelse, name, reads)]
             if all(way is not None for way in ways):
                 return ways[0]
-        if _reads([each], name):
+        if name in reads(each):
             return None
     return None
 
@@ -226,7 +231,8 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         if end is not None and BOUND.search(source.written(end)) and (last or value.slice.lower is None):
             _add(inside, "cut", value, source.written(value))
     elif isinstance(value, ast.Call) and source.dotted(value.func) == "min" and "." in name:
-        if any(source.written(each) == name for each in value.args):
+        # The least of what was seen is no limit.
+        if any(source.written(each) == name for each in value.args) and BOUND.search(source.written(value)):
             _add(inside, "cut", value, f"{name} = {source.written(value)}")
     elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
         if any(each in source.text for each in ("queue.Full", "QueueFull")):

@@ -315,7 +315,26 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         of = function.owner
         apart = of is None or not (of.bases or reading.graph.evaluator.subclasses.get(of))
         return apart and bool(reading.graph.callers.get(function))
+    if hazard.kind == "network":
+        # A function of the code base that has the name of a public one fetches nothing by itself.
+        own = [edge.callee.name for edge in reading.graph.edges[function] if edge.line == hazard.line]
+        return hazard.text.rpartition(".")[2] not in own
+    if hazard.kind == "cut":
+        return hazard.text.partition("[")[0] not in _grown(reading, function)
     return True
+
+
+def _grown(reading: Reading, function: Function) -> set[str]:
+    """What a function, or one inside or around it, appends to: cut in its own place, it is a window of the last."""
+    every = reading.facts.graphs[function.file].functions
+    near = [each for each in every if _one(each.qualname, function.qualname)]
+    grown = [call.written.rpartition(".") for each in near for call in each.calls]
+    return {receiver for receiver, _, method in grown if method in ("append", "extend")}
+
+
+def _one(qualname: str, other: str) -> bool:
+    """Whether of two functions one stands in the other, or both are the same."""
+    return qualname == other or qualname.startswith(f"{other}.") or other.startswith(f"{qualname}.")
 
 
 def _names_of_settings(reading: Reading) -> set[str]:
