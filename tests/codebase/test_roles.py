@@ -365,7 +365,8 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
     found = told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
     lines = {(file, n): line for file in FILES for n, line in enumerate(FILES[file].split("\n"), 1)}
     # By reading: each line and what is wrong with it. ``tail`` starts where a count says, so nothing is cut to a limit.
-    # What grows and is cut in its own place is a window; the least of what was seen is no limit; ``load_dataset`` is here.
+    # What grows and is cut in its own place is a window; the least of what was seen is no limit; ``load_dataset`` is
+    # here.
     expected = {
         "from small.parts import draw, lost": "lost",  # parts.py has no such name
         "        self.waiting = queue.Queue()": "self.waiting = queue.Queue()",  # never full, though Full is caught
