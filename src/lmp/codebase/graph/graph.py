@@ -362,6 +362,9 @@ class CallGraph:
         if near and (name not in COMMON or len(words(receiver)) > 1):
             return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
         if name in COMMON or not found:
+            if name == "forward":
+                why = "forward of an object that is not known here"
+                self.lost.setdefault(function, []).append(Lost(call.line, call.written, why))
             return {}
         roots = {self._root(each.owner) for each in found if each.owner is not None}
         # A name of several words that few classes have is one interface.

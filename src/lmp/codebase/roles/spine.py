@@ -37,7 +37,8 @@ def decode_loops(reading: Reading) -> list[Function]:
     """Functions whose loop leads to a model again and again, best first.
 
     Best are those that reach most of attention, sampling, the cache and a step of training from inside of the loop. Of
-    equals an endless loop comes first, then the one further out.
+    equals an endless loop comes first, then the one further out. Where none leads to a model, as where a caller
+    hands it in, those count that draw again and again.
     """
     ends = {
         "attention": reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends}),
@@ -48,6 +49,7 @@ def decode_loops(reading: Reading) -> list[Function]:
         ),
     }
     scored: list[tuple[float, Function]] = []
+    draws: list[tuple[float, Function]] = []
     for function in reading.functions:
         operator = not function.native and function.name in ("forward", "backward", "__call__")
         if (
@@ -71,6 +73,9 @@ def decode_loops(reading: Reading) -> list[Function]:
             own.add("sampling")
         if own & {"attention", "training"}:
             scored.append((len(own) + 0.6 * function.endless - 0.4 * (own == {"attention"}), function))
+        elif "sampling" in own:
+            draws.append((len(own) + 0.6 * function.endless, function))
+    scored = scored or draws
     above = {function: sum(other is not function for other in _callees(reading, function)) for _, function in scored}
     # Of equals the one that leads to others, then the one with the plainest name: variants are named by what they add.
     scored.sort(key=lambda each: (-each[0], above[each[1]] == 0, len(each[1].name), each[1].file, each[1].line))

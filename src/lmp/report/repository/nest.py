@@ -160,7 +160,8 @@ class Drawer:
                 found[call.line, call.name] = Step(text, Place(function.file, call.line), around=around)
         for line, written, why in self.lost.get(function, ())[:LOST]:
             place = Place(function.file, line)
-            found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}")
+            around = self.around(lines, line, function, known)
+            found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}", around=around)
         return [found[key] for key in sorted(found)]
 
     @staticmethod

@@ -1,0 +1,45 @@
+"""The loop that a report shows where no model can be followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from small_repository import line_of, reported, written
+
+PIPELINE = """import torch
+import tiktoken
+
+
+class Net:
+    def forward(self, tokens, state):
+        return tokens, state
+
+
+class Pipeline:
+    def __init__(self, model):
+        self.model = model
+
+    def sample_token(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+    def generate(self, tokens, count):
+        state = None
+        for i in range(count):
+            while tokens:
+                out, state = self.model.forward(tokens[:256], state)
+                tokens = tokens[256:]
+            tokens = [self.sample_token(out)]
+        return tokens
+"""
+
+
+def test_a_loop_that_draws_counts_where_the_model_is_handed_in(tmp_path: Path) -> None:
+    root = written(tmp_path / "net", {"README.md": "# net\n\nA language model.\n", "net/pipeline.py": PIPELINE})
+    loop = reported(root).section("Prefill vs decode loop (real nesting)").split("\n")
+    defined = line_of(root, "net/pipeline.py", "def generate")
+    assert any(f"`net/pipeline.py:{defined}` (`generate`)" in line for line in loop)
+    # The call that is lost stands within the loop that it is written in, with why.
+    at = line_of(root, "net/pipeline.py", "while tokens:")
+    within = next(number for number, line in enumerate(loop) if f"net/pipeline.py:{at}" in line)
+    assert loop[within + 1].startswith("      self.model.forward(")
+    assert "not resolved: forward of an object that is not known here" in loop[within + 2]
