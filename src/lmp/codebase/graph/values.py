@@ -146,6 +146,15 @@ class Evaluator:
                     named = [part for part in chain if isinstance(part, str)]
                     self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
         self._memo.clear()
+        for graph in graphs.values():
+            for held in graph.held:
+                for value in self._name(held.function, graph.file, held.name, 0):
+                    if isinstance(value, ClassValue):
+                        kept = value.of.attributes.setdefault(held.attribute, [])
+                        kept.extend((held.function, chain) for chain in held.chains)
+                        if value.of.file == graph.file:
+                            value.of.lines.setdefault(held.attribute, held.line)
+        self._memo.clear()
 
     # -- classes -------------------------------------------------------------------------------------------------------
 

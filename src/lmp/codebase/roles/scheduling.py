@@ -48,6 +48,7 @@ WAITS = frozenset(["waiting", "backlog"])
 QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
 ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
 """What is scheduled."""
+HANDED = ITEMS - {"batch", "batches"}
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
 MOST_FIELDS = 20
 """Fields of a record that is there to fix the work; a longer one configures everything."""
@@ -434,14 +435,20 @@ def _is_queue(of: Class, name: str) -> bool:
         return False
     if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
         return True
-    if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
+    used: set[str] = set()
+    holds = bool(split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())))
+    for method in of.methods.values():
+        for call in method.calls:
+            if any(chain[-2:-1] == (name,) for chain in call.callee):
+                used.add(call.name)
+                # Whatever it is called, it holds requests where a method puts those in that it is given.
+                holds |= call.name in PUTS and any(
+                    chain[0] in method.params and split(str(chain[0])) & HANDED
+                    for chains in call.args[:1]
+                    for chain in chains
+                )
+    if not holds:
         return False
-    used = {
-        call.name
-        for method in of.methods.values()
-        for call in method.calls
-        if any(chain[-2:-1] == (name,) for chain in call.callee)
-    }
     again = {
         function for function, _ in of.attributes.get(name, ()) if function is not None and function.name != "__init__"
     }
