@@ -98,7 +98,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
-    for function, why in _hands_in(reading, classes):
+    for function, why in [*_hands_in(reading, classes), *_asks(reading, classes)]:
         add(_role(function.name, "queue"), function.qualname, place(function), why)
     for function in reading.functions:
         if (
@@ -116,7 +116,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
 def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
     """Functions that put something into the queue of another file."""
     for of in classes:
-        queues = {name for name in _queues(of) if _is_made_queue(of, name)}
+        # What a class keeps that nobody makes objects of, any function may put something into.
+        queues = {name for name in _queues(of) if _is_made_queue(of, name) or _is_held(of)}
         for method in of.methods.values():
             puts = any(
                 call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
@@ -126,6 +127,30 @@ def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Func
                 to = edge.caller
                 if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
                     yield to, f"puts into {of.name}"
+
+
+def _asks(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions of no class that ask a scheduler for its choice and run it, and the endless loops that call them."""
+    for of in classes:
+        for method in of.methods.values() if says(of.name, "scheduler") else ():
+            for edge in reading.graph.callers.get(method, ()) if says(method.name, "scheduler") else ():
+                step = edge.caller
+                if step not in reading.running or not _is_plain(reading, step):
+                    continue
+                yield step, f"runs what {of.name} chooses"
+                for each in reading.graph.callers.get(step, ()):
+                    if each.caller.endless and _is_plain(reading, each.caller):
+                        yield each.caller, f"calls {step.name} again and again"
+
+
+def _is_plain(reading: Reading, of: Function) -> bool:
+    named = of.owner is None and of.qualname and not of.native
+    return bool(named) and _matters(of) and _fits(reading, of.qualname, of.file)
+
+
+def _is_held(of: Class) -> bool:
+    """Whether a class has no objects: what it keeps is there once."""
+    return "__init__" not in of.methods and not any("self" in each.params for each in of.methods.values())
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -403,6 +428,10 @@ def _classes(reading: Reading) -> dict[Class, str]:
                 and not other.native
             ):
                 serving[other] = f"is asked by {of.name}"
+    for of in [each for each in serving if says(each.name, "scheduler")]:
+        for other in graph.evaluator.below(of):
+            if reading.is_own(other.file) and not reading.is_beside(other.file):
+                serving.setdefault(other, f"is a kind of {of.name}")
     return serving
 
 
