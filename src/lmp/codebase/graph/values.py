@@ -526,6 +526,10 @@ class Evaluator:
             found = self._all(graph.body, graph.names.get(name, ()), depth)
             for function, chain in graph.filled.get(name, ()):
                 found = (*found, *self.chain(function, file, chain, depth + 1))
+            given = self.imported(graph.imports[name], file, depth) if name in graph.imports else ()
+            if any(isinstance(each, ClassValue) for each in given) and name not in graph.names:
+                # ``Jobs.add(job)`` on a class is a function of it, and fills no collection of this module.
+                return given
             if found:
                 return tuple(dict.fromkeys(found))[:MOST]
         if name in graph.imports:
