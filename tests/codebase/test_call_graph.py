@@ -286,3 +286,29 @@ class Sender:
         self.outbox.put(request)
 """
     assert ("Sender.hand_over", "Manager.take") in edges(tmp_path, m=text)
+
+
+def test_what_a_class_keeps_itself(tmp_path: Path) -> None:
+    engine = """from parts import First, Second
+
+class Hub:
+    part = None
+
+def build(kind):
+    return First() if kind else Second()
+
+def begin(kind):
+    Hub.part = build(kind)
+"""
+    parts = "class First:\n    def step(self):\n        pass\n\nclass Second:\n    def step(self):\n        pass\n"
+    use = """from engine import Hub as H
+from jobs import Jobs as J
+
+def run(job):
+    J.add(job)
+    H.part.step()
+"""
+    jobs = "class Jobs:\n    kept = []\n\n    def add(job):\n        Jobs.kept.append(job)\n"
+    found = edges(tmp_path, engine=engine, parts=parts, use=use, jobs=jobs)
+    # The names ``H`` and ``J`` say nothing: a call through them leads where the class does, or what was set on it.
+    assert {to for caller, to in found if caller == "run"} == {"Jobs.add", "First.step", "Second.step"}

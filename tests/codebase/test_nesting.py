@@ -440,3 +440,53 @@ def test_loops_that_hand_on_through_queues_are_one_run(tmp_path: Path) -> None:
         ("Servicer.decode", "Driver.place"),
     } <= found
     assert not [callee for _, callee in found if callee.startswith("Mock")]
+
+
+OPEN = """import torch
+import torch.nn.functional as F
+
+
+class Attention(torch.nn.Module):
+    def project(self, x):
+        raise NotImplementedError
+
+    def attend(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+    def forward(self, x):
+        return self.attend(x)
+
+
+class RotaryAttention(Attention):
+    def project(self, x):
+        return x
+
+    def attend(self, x):
+        return F.scaled_dot_product_attention(x + 1, x, x)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = RotaryAttention()
+
+    def forward(self, x):
+        return self.mix(x)
+
+
+def main():
+    model = Model()
+    while True:
+        torch.multinomial(model(1), 1)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_class_that_leaves_a_method_open_is_run_as_those_below(tmp_path: Path) -> None:
+    found = edges(tmp_path, OPEN)
+    # ``Attention`` cannot be run itself: all classes below attend in their own way.
+    assert ("Attention.forward", "RotaryAttention.attend") in found
+    assert ("Attention.forward", "Attention.attend") not in found

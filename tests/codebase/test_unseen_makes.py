@@ -499,3 +499,115 @@ def test_an_interface_that_only_a_stand_in_fills_is_for_users(tmp_path: Path) ->
     rows = read(tmp_path, files)
     assert ("serve/engine.py", line(ENGINE, "class Engine")) in placed(rows, "entry_points")
     assert not any(row.place.file == "serve/mock_engine.py" for row in rows if row.section == "entry_points")
+
+
+HOLDER = """from hold.order import OrderScheduler
+from hold.net import Net
+
+
+class Hub:
+    order = None
+    net = None
+
+
+def begin(kind):
+    Hub.net = Net(8, 16, 2)
+    Hub.order = OrderScheduler.build(kind)
+
+
+def advance():
+    chosen = Hub.order.schedule()
+    logits = Hub.net(chosen)
+    logits.argmax(-1)
+    Hub.order.update(chosen)
+
+
+def measure(task):
+    return len(task)
+"""
+ORDER = """from hold.tasks import Jobs
+
+
+class OrderScheduler:
+    @staticmethod
+    def build(kind):
+        if kind == "long":
+            return LongestPipelineScheduler()
+        return OldestScheduler()
+
+    def schedule(self):
+        raise NotImplementedError
+
+    def update(self, chosen):
+        for task_id in chosen:
+            Jobs.remove(task_id)
+
+
+class OldestScheduler(OrderScheduler):
+    def schedule(self):
+        first = Jobs.kept[:4]
+        for task_id in first:
+            print(task_id)
+        return first
+
+
+class LongestPipelineScheduler(OrderScheduler):
+    def schedule(self):
+        ranked = sorted(Jobs.kept, key=len)
+        for task_id in ranked:
+            print(task_id)
+        return ranked[:4]
+"""
+TASKS = """class Jobs:
+    kept = []
+
+    def add(task):
+        Jobs.kept.append(task.name)
+
+    def remove(task_id):
+        Jobs.kept.remove(task_id)
+"""
+PROGRAM = """from hold.holder import advance, begin, measure
+from hold.tasks import Jobs
+
+
+def accept(task):
+    Jobs.add(task)
+
+
+def work():
+    while True:
+        advance()
+
+
+def main():
+    begin("long")
+    measure("a")
+    work()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_an_engine_that_classes_keep_without_objects(tmp_path: Path) -> None:
+    files = {"__init__": "", "holder": HOLDER, "order": ORDER, "tasks": TASKS, "program": PROGRAM, "net": MODEL}
+    rows = read(tmp_path, {f"hold/{name}.py": text for name, text in files.items()})
+    # Each kind of scheduler that ``Hub.order`` may be, the queue, what puts in, and who asks. ``build`` is too short.
+    assert placed(rows, "scheduler") == {
+        ("hold/order.py", line(ORDER, "class OrderScheduler")),
+        ("hold/order.py", line(ORDER, "class OldestScheduler")),
+        ("hold/order.py", line(ORDER, "class LongestPipelineScheduler")),
+        *(("hold/order.py", at) for at, each in enumerate(ORDER.splitlines(), 1) if "def schedule" in each),
+        ("hold/tasks.py", line(TASKS, "class Jobs")),
+        ("hold/tasks.py", line(TASKS, "def add")),
+        ("hold/tasks.py", line(TASKS, "def remove")),
+        ("hold/holder.py", line(HOLDER, "def advance")),
+        ("hold/program.py", line(PROGRAM, "def accept")),
+        ("hold/program.py", line(PROGRAM, "def work")),
+    }
+    # A program needs what sets the engine up and what runs it a step further; ``measure`` does neither.
+    entries = placed(rows, "entry_points")
+    assert {("hold/holder.py", line(HOLDER, f"def {name}")) for name in ("begin", "advance")} <= entries
+    assert ("hold/holder.py", line(HOLDER, "def measure")) not in entries

@@ -20,6 +20,7 @@ from lmp.codebase.graph.records import (
     Field,
     FileGraph,
     Function,
+    Held,
     Made,
     Write,
     at,
@@ -315,6 +316,8 @@ class _Reader:
                 holder = _holder(inside)
                 if holder is not None:
                     self.keep(holder, target.attr, inside, chains, target.lineno)
+            case ast.Attribute(value=ast.Name(id=name)) if chains and self.is_global(name, inside):
+                self.found.held.append(Held(inside, name, target.attr, tuple(chains), target.lineno))
             case ast.Subscript():
                 self.fill(target.value, chains, inside, _key(target.slice))
 
@@ -329,6 +332,8 @@ class _Reader:
                 inside.locals.setdefault(name[0], []).extend(elements)
         elif len(name) == 2 and name[0] in ("self", "cls") and (holder := _holder(inside)) is not None:
             self.keep(holder, name[1], inside, elements, collection.lineno)
+        elif len(name) == 2 and elements and self.is_global(name[0], inside):
+            self.found.held.append(Held(inside, name[0], name[1], tuple(elements), collection.lineno))
 
     def is_global(self, name: str, inside: Function) -> bool:
         """Whether a name in a function is the module's."""

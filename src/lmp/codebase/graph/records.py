@@ -240,6 +240,17 @@ class Class:
         return self.file, self.line
 
 
+@dataclass(slots=True, frozen=True)
+class Held:
+    """``Engine.model = …`` in a function, or ``Engine.jobs.append(…)``: a class holds what objects hold elsewhere."""
+
+    function: Function
+    name: str
+    attribute: str
+    chains: Chains
+    line: int
+
+
 @dataclass(slots=True, eq=False)
 class FileGraph:
     file: str
@@ -252,6 +263,8 @@ class FileGraph:
     """What the module assigns."""
     filled: dict[str, list[tuple[Function, Chain]]] = field(default_factory=dict)
     """What functions put into a collection of the module, each with the function: a registry."""
+    held: list[Held] = field(default_factory=list)
+    """What functions set on a name, which may be a class."""
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""

@@ -146,6 +146,15 @@ class Evaluator:
                     named = [part for part in chain if isinstance(part, str)]
                     self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
         self._memo.clear()
+        for graph in graphs.values():
+            for held in graph.held:
+                for value in self._name(held.function, graph.file, held.name, 0):
+                    if isinstance(value, ClassValue):
+                        kept = value.of.attributes.setdefault(held.attribute, [])
+                        kept.extend((held.function, chain) for chain in held.chains)
+                        if value.of.file == graph.file:
+                            value.of.lines.setdefault(held.attribute, held.line)
+        self._memo.clear()
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
@@ -517,6 +526,10 @@ class Evaluator:
             found = self._all(graph.body, graph.names.get(name, ()), depth)
             for function, chain in graph.filled.get(name, ()):
                 found = (*found, *self.chain(function, file, chain, depth + 1))
+            given = self.imported(graph.imports[name], file, depth) if name in graph.imports else ()
+            if any(isinstance(each, ClassValue) for each in given) and name not in graph.names:
+                # ``Jobs.add(job)`` on a class is a function of it, and fills no collection of this module.
+                return given
             if found:
                 return tuple(dict.fromkeys(found))[:MOST]
         if name in graph.imports:

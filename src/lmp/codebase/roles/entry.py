@@ -361,6 +361,7 @@ def _started(
                 found[to] = "server"
             elif of is None and to in decoding:
                 found[to] = "library"
+    found |= dict.fromkeys(_driven(reading, starters, running), "library")
     for each in hands_on(reading):
         if each.name in GENERATES:
             found[each] = "library"
@@ -389,6 +390,32 @@ def _started(
     return [(role, thing) for thing, role in found.items()]
 
 
+def _driven(reading: Reading, starters: set[Function], running: set[Function]) -> Iterator[Function]:
+    """The function of another file by which an endless loop runs the model a step further, and what begins it.
+
+    Such a step is given nothing: the package keeps the engine. What begins it sets that on a module or a class, and is
+    called by the same program. A program of a user's own needs both.
+    """
+    files = {each.file for each in starters}
+    keeps = {held.function for graph in reading.facts.graphs.values() for held in graph.held}
+    for loop in reading.functions:
+        for edge in reading.graph.edges[loop] if loop.endless and loop.owner is None and loop.file in files else ():
+            step = edge.callee
+            given = edge.call is None or edge.call.args or edge.call.keywords or not edge.call.loop
+            if given or edge.how != "direct" or step not in running or not _is_other(reading, step, loop.file):
+                continue
+            called = [one.callee for each in starters if each.file == loop.file for one in reading.graph.edges[each]]
+            begins = [each for each in called if each in keeps and _is_other(reading, each, loop.file)]
+            if begins:
+                yield from (step, *begins)
+
+
+def _is_other(reading: Reading, function: Function, file: str) -> bool:
+    """Whether it is a public function of another file."""
+    public = function.owner is None and function.name[0] != "_"
+    return public and function.file != file and reading.is_own(function.file)
+
+
 def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
     """Whether a class is there for a program that is not here: users fill it in, or another package runs it.
 
@@ -408,7 +435,11 @@ def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
             for edge in graph.callers.get(one, ())
         )
     ]
-    if len(asked) > 1 and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
+    # What the code base makes itself is no interface: an object that does nothing.
+    made = "__init__" in of.methods and any(
+        edge.how == "constructor" for edge in graph.callers.get(of.methods["__init__"], ())
+    )
+    if len(asked) > 1 and not made and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
         return True
     body = reading.facts.graphs[of.file].body
     handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]

@@ -206,7 +206,7 @@ class Paths:
             return (
                 callee is not self.reading.model,
                 BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
-                callee.abstract,
+                callee.abstract or (edge.how != "inheritance" and len(edges) > 1 and self._is_replaced(callee)),
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
                 edge.how == "inheritance",
@@ -217,6 +217,14 @@ class Paths:
             )
 
         return min(enumerate(edges), key=order)[1]
+
+    def _is_replaced(self, method: Function) -> bool:
+        """Whether most classes below have their own, of a class that leaves a method open and is made through them."""
+        of, evaluator = method.owner, self.reading.graph.evaluator
+        if of is None or of.native or not any(each.abstract for each in of.methods.values()):
+            return False
+        below = [each for each in evaluator.below(of) if not BESIDE.search(f"{each.file} {each.qualname}")]
+        return 2 * sum(evaluator.method(each, method.name) is not method for each in below) > len(below)
 
     def _made(self, methods: list[Function]) -> dict[Function, int]:
         """Where objects of methods' classes are made, if one function makes several of them: it chooses among them.

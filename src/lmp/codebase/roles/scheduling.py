@@ -48,6 +48,7 @@ WAITS = frozenset(["waiting", "backlog"])
 QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
 ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
 """What is scheduled."""
+HANDED = ITEMS - {"batch", "batches"}
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
 MOST_FIELDS = 20
 """Fields of a record that is there to fix the work; a longer one configures everything."""
@@ -97,7 +98,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
-    for function, why in _hands_in(reading, classes):
+    for function, why in [*_hands_in(reading, classes), *_asks(reading, classes)]:
         add(_role(function.name, "queue"), function.qualname, place(function), why)
     for function in reading.functions:
         if (
@@ -115,7 +116,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
 def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
     """Functions that put something into the queue of another file."""
     for of in classes:
-        queues = {name for name in _queues(of) if _is_made_queue(of, name)}
+        # What a class keeps that nobody makes objects of, any function may put something into.
+        queues = {name for name in _queues(of) if _is_made_queue(of, name) or _is_held(of)}
         for method in of.methods.values():
             puts = any(
                 call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
@@ -125,6 +127,30 @@ def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Func
                 to = edge.caller
                 if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
                     yield to, f"puts into {of.name}"
+
+
+def _asks(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions of no class that ask a scheduler for its choice and run it, and the endless loops that call them."""
+    for of in classes:
+        for method in of.methods.values() if says(of.name, "scheduler") else ():
+            for edge in reading.graph.callers.get(method, ()) if says(method.name, "scheduler") else ():
+                step = edge.caller
+                if step not in reading.running or not _is_plain(reading, step):
+                    continue
+                yield step, f"runs what {of.name} chooses"
+                for each in reading.graph.callers.get(step, ()):
+                    if each.caller.endless and _is_plain(reading, each.caller):
+                        yield each.caller, f"calls {step.name} again and again"
+
+
+def _is_plain(reading: Reading, of: Function) -> bool:
+    named = of.owner is None and of.qualname and not of.native
+    return bool(named) and _matters(of) and _fits(reading, of.qualname, of.file)
+
+
+def _is_held(of: Class) -> bool:
+    """Whether a class has no objects: what it keeps is there once."""
+    return "__init__" not in of.methods and not any("self" in each.params for each in of.methods.values())
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -402,6 +428,10 @@ def _classes(reading: Reading) -> dict[Class, str]:
                 and not other.native
             ):
                 serving[other] = f"is asked by {of.name}"
+    for of in [each for each in serving if says(each.name, "scheduler")]:
+        for other in graph.evaluator.below(of):
+            if reading.is_own(other.file) and not reading.is_beside(other.file):
+                serving.setdefault(other, f"is a kind of {of.name}")
     return serving
 
 
@@ -434,14 +464,20 @@ def _is_queue(of: Class, name: str) -> bool:
         return False
     if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
         return True
-    if not split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())):
+    used: set[str] = set()
+    holds = bool(split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())))
+    for method in of.methods.values():
+        for call in method.calls:
+            if any(chain[-2:-1] == (name,) for chain in call.callee):
+                used.add(call.name)
+                # Whatever it is called, it holds requests where a method puts those in that it is given.
+                holds |= call.name in PUTS and any(
+                    chain[0] in method.params and split(str(chain[0])) & HANDED
+                    for chains in call.args[:1]
+                    for chain in chains
+                )
+    if not holds:
         return False
-    used = {
-        call.name
-        for method in of.methods.values()
-        for call in method.calls
-        if any(chain[-2:-1] == (name,) for chain in call.callee)
-    }
     again = {
         function for function, _ in of.attributes.get(name, ()) if function is not None and function.name != "__init__"
     }
