@@ -409,7 +409,7 @@ class _Reader:
             self.found.opens.append((name.value, name.lineno))
 
     def names_settings(self, given: ast.expr | None, by: str) -> None:
-        """Keeps a literal that is a file of settings, or the name of one without its ending: ``config_name="serve"``."""
+        """Keeps a literal that names a file of settings, with its ending or without: ``config_name="serve"``."""
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
             name = given.value.rpartition("/")[2]
             if SETTINGS_FILE.search(name) or (name and SETTINGS_NAME.search(by)):
