@@ -106,8 +106,8 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     known |= {each.name for of in reading.classes for each in of.fields}
     stems = {_stem(each.file) for each in reading.facts.config_files}
     named: set[str] = set()
-    for file, graph in reading.facts.graphs.items():
-        if reading.is_own(file) and len(graph.settings & stems) < TABLE:
+    for code, graph in reading.facts.graphs.items():
+        if reading.is_own(code) and len(graph.settings & stems) < TABLE:
             named |= graph.settings
     for each in reading.facts.config_files:
         if _stem(each.file) in named:

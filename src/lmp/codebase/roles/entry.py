@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lmp.codebase.entries import SERVERS as MAKERS
 from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Applied, Call, Class, Function
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
@@ -198,7 +199,7 @@ def _main(
     if main is None and here and not serves and sum(edge.how == "callback" for edge in here) < 2:
         # Of a table of commands the block itself is the way in, and so it is of what it does by several calls.
         main = _does(body, calls, here)
-    if re.search(r"(?i)server|serve", file):
+    if serves or re.search(r"(?i)server|serve", file):
         kind = "server"
     elif re.search(r"(?i)bench", file.rpartition("/")[2]):
         kind = "benchmark"
@@ -227,10 +228,14 @@ def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | No
     # ``run(**vars(args))`` hands on all of them as well.
     bare = [part.first for chains in given for chain in chains if chain[0] == "vars" for part in chain[1:2]]
     names = {chain[0] for chains in (*given, *bare) for chain in chains if len(chain) == 1}
-    parsed = {
-        name for name, to in body.locals.items() if any("parse" in str(p) or "args" in str(p) for c in to for p in c)
-    }
+    parsed = {name for name, made in body.locals.items() if any(_is_parsed(chain) for chain in made)}
     return last.callee if names & parsed and last.of == 1 else None
+
+
+def _is_parsed(chain: Chain) -> bool:
+    """Whether a chain is what a call gives whose name says that it parses or gives arguments."""
+    called = (part for part, then in pairwise(chain) if isinstance(part, str) and isinstance(then, Applied))
+    return any("parse" in part or "args" in part for part in called)
 
 
 def _used(reading: Reading, file: str) -> bool:
