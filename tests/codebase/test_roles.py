@@ -243,6 +243,21 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
     }
 
 
+def test_a_settings_file_that_code_names_comes_before_alike_files(tmp_path: Path) -> None:
+    # ``serve.yaml`` is named without its ending and puts ``mid.yaml`` in; the code reads no key of ``serve.yaml`` by
+    # its name, and of the other files of these folders no code says that they are run.
+    folder = tmp_path / "settings"
+    (folder / "models").mkdir(parents=True)
+    (folder / "serve.yaml").write_text("defaults:\n  - models: mid\nserve:\n  host: a\n  port: 1\n")
+    (folder / "serve_slow.yaml").write_text("step_count: 4\nstep_timeout: 1\nserve:\n  host: b\n")
+    (folder / "models" / "mid.yaml").write_text("step_count: 4\n")
+    (folder / "models" / "large.yaml").write_text("step_count: 8\nstep_timeout: 1\n")
+    named = "import hydra\n\n\n@hydra.main(config_path='settings', config_name='serve')\ndef main(args):\n    pass\n"
+    rows = every_row(read(tmp_path, SETTINGS + "\n\n" + named))
+    found = {row.place.file for row in rows if row.section == "configuration" and row.role == "config file"}
+    assert found == {"settings/serve.yaml", "settings/models/mid.yaml"}
+
+
 def test_pitfalls_are_of_settings(tmp_path: Path) -> None:
     found = {each.symbol: each for each in reversed(told(read(tmp_path, SETTINGS)))}
     # ``helper`` refuses what no setting brings about.

@@ -8,7 +8,9 @@ import pytest
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.scheduling import scheduler_rows
 from lmp.codebase.rows import every_row
 
 MODEL = """import torch
@@ -611,3 +613,103 @@ def test_an_engine_that_classes_keep_without_objects(tmp_path: Path) -> None:
     entries = placed(rows, "entry_points")
     assert {("hold/holder.py", line(HOLDER, f"def {name}")) for name in ("begin", "advance")} <= entries
     assert ("hold/holder.py", line(HOLDER, "def measure")) not in entries
+
+
+BLOCKS = {
+    # Parses, and does several things: the block.
+    "tool/clean.py": """import argparse
+
+
+def skip(one):
+    return not one
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    args = parser.parse_args()
+    print([one for one in open(args.path) if not skip(one)])
+""",
+    # Hands on all arguments to its last function: that function, and not the one that makes the parser.
+    "tool/change.py": """import argparse
+
+
+def make_parser():
+    return argparse.ArgumentParser()
+
+
+def change(path):
+    print(path)
+
+
+if __name__ == "__main__":
+    parser = make_parser()
+    args = parser.parse_args()
+    change(**vars(args))
+""",
+    # Makes a thing and starts a server of another package: the block.
+    "tool/front.py": """import argparse
+import asyncio
+import uvicorn
+
+app = object()
+
+
+def create():
+    return argparse.ArgumentParser().parse_args()
+
+
+def take(worker):
+    return worker.semaphore.acquire()
+
+
+def nearest(workers):
+    return min(workers, key=lambda each: each.queue_length)
+
+
+if __name__ == "__main__":
+    args = create()
+    uvicorn.run(app, host=args.host)
+""",
+    # Calls one function only: that function.
+    "tool/once.py": """import argparse
+
+
+def work():
+    print(argparse.ArgumentParser().parse_args())
+
+
+if __name__ == "__main__":
+    work()
+""",
+    "tool/__init__.py": "",
+    "tool/nets/__init__.py": "from tool.nets.all import load_net, name_of\n",
+    "tool/nets/all.py": """from transformers import AutoModel
+
+
+def load_net(path):
+    return AutoModel.from_pretrained(path)
+
+
+def name_of(path):
+    return path
+""",
+}
+
+
+def test_what_a_main_block_starts(tmp_path: Path) -> None:
+    for name, text in BLOCKS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert {(row.role, row.symbol, row.place.file) for row in entry_rows(reading)} == {
+        ("cli", "__main__", "tool/clean.py"),
+        ("cli", "change", "tool/change.py"),
+        ("server", "__main__", "tool/front.py"),
+        ("cli", "work", "tool/once.py"),
+        ("library", "load_net", "tool/nets/all.py"),
+    }
+    # A semaphore limits requests in flight; the shortest queue says which worker is next.
+    assert {(row.role, row.symbol) for row in scheduler_rows(reading)} == {
+        ("admission", "take"),
+        ("queue", "nearest"),
+    }

@@ -82,6 +82,8 @@ class ConfigFile:
     keys: tuple[Place, ...] = ()
     names: tuple[str, ...] = ()
     """One for each of ``keys``."""
+    composed: tuple[str, ...] = ()
+    """Other files that its list of defaults puts in, without folder and ending."""
 
 
 @dataclass(frozen=True, slots=True)

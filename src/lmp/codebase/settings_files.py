@@ -33,7 +33,10 @@ def config_file(file: str, language: str, text: str) -> ConfigFile | None:
             break
     if not found:
         return None
-    return ConfigFile(file, kind, tuple(Place(file, line) for line in found.values()), tuple(found))
+    listed = re.search(r"^defaults:[ \t]*\n((?:[ \t]*-[^\n]*\n?)+)", text, re.MULTILINE) if kind == "yaml" else None
+    composed = re.findall(r"-\s*(?:[^\n:]*:\s*)?([\w.\-]+)\s*$", listed[1], re.MULTILINE) if listed else ()
+    places = tuple(Place(file, line) for line in found.values())
+    return ConfigFile(file, kind, places, tuple(found), tuple(composed))
 
 
 def _json(text: str) -> Keys:

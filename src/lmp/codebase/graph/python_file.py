@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
@@ -51,6 +52,9 @@ MAKERS = frozenset(
 """Functions of array libraries that make a tensor of a given shape."""
 UPDATES = frozenset(["dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim"])
 """Of JAX: they are given the tensor."""
+SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|toml|ini)$")
+SETTINGS_NAME = re.compile(r"(?i)(?:config|settings)_?(?:name|file|path)?$")
+"""Parameters that take a file of settings."""
 FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_"]) | UPDATES
 """Functions of array libraries that write into a tensor that is there."""
 COLLECTIONS = frozenset(
@@ -220,6 +224,7 @@ class _Reader:
             *zip(late, arguments.defaults, strict=True),
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ):
+            self.names_settings(default, argument.arg)
             if chains := self.chains(default):
                 made.defaults[argument.arg] = chains
         for argument in filter(None, (arguments.vararg, arguments.kwarg)):
@@ -408,6 +413,13 @@ class _Reader:
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
             self.found.opens.append((name.value, name.lineno))
 
+    def names_settings(self, given: ast.expr | None, by: str) -> None:
+        """Keeps a literal that names a file of settings, with its ending or without: ``config_name="serve"``."""
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            name = given.value.rpartition("/")[2]
+            if SETTINGS_FILE.search(name) or (name and SETTINGS_NAME.search(by)):
+                self.found.settings.add(SETTINGS_FILE.sub("", name))
+
     def call(self, node: ast.Call, inside: Function, loop: int) -> None:
         hazards.of_call(self.source, node, inside)
         callee = self.chains(node.func)
@@ -420,6 +432,10 @@ class _Reader:
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
             self.opens(node.args[-1])
+        for each in node.args:
+            self.names_settings(each, "")
+        for keyword in node.keywords:
+            self.names_settings(keyword.value, keyword.arg or "")
         made = Call(
             getattr(node.func, "end_lineno", None) or node.lineno,
             callee,

@@ -279,3 +279,5 @@ class FileGraph:
     includes: tuple[str, ...] = ()
     opens: list[tuple[str, int]] = field(default_factory=list)
     """Names of files that are put after a folder, each with its line."""
+    settings: set[str] = field(default_factory=set)
+    """Files of settings that literals of calls and defaults name, without folder and ending."""

@@ -19,6 +19,8 @@ FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
 RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
+TABLE = 10
+"""Files of settings that one file names from which on it is a table of them, and singles none out."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
 
@@ -96,20 +98,40 @@ def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
-    """Files most of whose keys the code reads by name; one that repeats the keys of a larger one is a preset of it."""
+    """Files that the code names, or most of whose keys it reads by name: those named first, then the largest.
+
+    One that repeats the keys of an earlier one is a preset of it, and so is one beside another that is named.
+    """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
+    stems = {_stem(each.file) for each in reading.facts.config_files}
+    named: set[str] = set()
+    for code, graph in reading.facts.graphs.items():
+        if reading.is_own(code) and len(graph.settings & stems) < TABLE:
+            named |= graph.settings
+    for each in reading.facts.config_files:
+        if _stem(each.file) in named:
+            named.update(each.composed)
     larger: set[str] = set()
-    for file in sorted(reading.facts.config_files, key=lambda each: -len(each.names)):
-        names = set(file.names)
+    chosen: set[str] = set()
+    for file in sorted(reading.facts.config_files, key=lambda each: (_stem(each.file) not in named, -len(each.names))):
+        names, folder = set(file.names), file.file.rpartition("/")[0]
         if not names or file.file.startswith(".") or "/." in file.file:
             # A hidden folder is for the tools of its authors.
             continue
         if not reading.is_own(file.file) or says(file.file, "beside"):
             continue
-        if 2 * len(names & known) > len(names) and 2 * len(names & larger) < len(names):
+        is_named = _stem(file.file) in named
+        is_read = 2 * len(names & known) > len(names) and folder not in chosen
+        if (is_named or is_read) and 2 * len(names & larger) < len(names):
             larger |= names
+            if is_named:
+                chosen.add(folder)
             yield file
+
+
+def _stem(file: str) -> str:
+    return file.rpartition("/")[2].rpartition(".")[0]
 
 
 def _files(reading: Reading) -> set[str]:

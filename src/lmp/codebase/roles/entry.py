@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lmp.codebase.entries import SERVERS as MAKERS
 from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
-from lmp.codebase.graph.records import Applied, Class, Function
+from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
@@ -34,7 +36,10 @@ ARGUMENTS = frozenset(
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 """What the method is called by which a program has text made, or a model trained."""
+LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
+"""Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
+PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
 STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
@@ -189,15 +194,17 @@ def _main(
     packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
     command = f"python -m {module}" if packaged else f"python {file}"
     main = next((edge.callee for edge in here if edge.callee.name in MAINS), None)
-    if main is None and here and sum(edge.how == "callback" for edge in here) < 2:
-        # Of a table of commands the block itself is the way in.
-        main = here[-1].callee
-    if re.search(r"(?i)server|serve", file):
+    calls = [call for call in body.calls if line <= call.line <= body.end]
+    serves = any(reading.dotted(body, call) in STARTERS or call.name == "launch" for call in calls)
+    if main is None and here and not serves and sum(edge.how == "callback" for edge in here) < 2:
+        # Of a table of commands the block itself is the way in, and so it is of what it does by several calls.
+        main = _does(body, calls, here)
+    if serves or re.search(r"(?i)server|serve", file):
         kind = "server"
     elif re.search(r"(?i)bench", file.rpartition("/")[2]):
         kind = "benchmark"
     takes = bool(ARGUMENTS & ({name for edge in here for name in edge.callee.reads} | body.reads))
-    if main is not None and TEST.match(main.name):
+    if any(TEST.match(each.name) for each in ([main] if main is not None else {edge.callee for edge in here})):
         return
     if only is not None and (main or body) not in only and not (kind == "benchmark" and takes):
         # What measures a server takes its address, and runs the model there.
@@ -210,6 +217,25 @@ def _main(
         add(kind, main.qualname, place(main), command)
     else:
         add(kind, "__main__", Place(file, line), command)
+
+
+def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | None:
+    """The one function that a main block calls; of several, or beside a parser, the last if it takes all arguments."""
+    last = edges[-1]
+    if len({edge.callee for edge in edges}) == 1 and not {call.name for call in calls} & PARSING:
+        return last.callee
+    given = [*last.call.args, *(chains for _, chains in last.call.keywords)] if last.call is not None else []
+    # ``run(**vars(args))`` hands on all of them as well.
+    bare = [part.first for chains in given for chain in chains if chain[0] == "vars" for part in chain[1:2]]
+    names = {chain[0] for chains in (*given, *bare) for chain in chains if len(chain) == 1}
+    parsed = {name for name, made in body.locals.items() if any(_is_parsed(chain) for chain in made)}
+    return last.callee if names & parsed and last.of == 1 else None
+
+
+def _is_parsed(chain: Chain) -> bool:
+    """Whether a chain is what a call gives whose name says that it parses or gives arguments."""
+    called = (part for part, then in pairwise(chain) if isinstance(part, str) and isinstance(then, Applied))
+    return any("parse" in part or "args" in part for part in called)
 
 
 def _used(reading: Reading, file: str) -> bool:
@@ -263,6 +289,9 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                     for made in reading.graph.evaluator.values(value.of, value.of.returns):
                         if isinstance(made, Instance) and _runs(made.of, running):
                             found.append((place(made.of), made.of.qualname, f"{name}(...)"))
+                if inner and isinstance(value, FunctionValue) and _loads_weights(reading, value.of, reaching):
+                    found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
+                    continue
                 if isinstance(value, FunctionValue) and not any(
                     says(f"{value.of.file}.{name}", part) for part in OPERATORS
                 ):
@@ -280,6 +309,13 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 if _runs(of, running) and not of.name.startswith("_"):
                     found.append((place(of), of.name, f"from {file.split('/')[-2]} import {of.name}"))
     return found
+
+
+def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
+    """Whether a function generates, or loads weights by what it calls."""
+    near = {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 2))}
+    loads = "load" in split(function.name) and any(call.name in LOADERS for each in near for call in each.calls)
+    return loads or (function in reaching and bool(split(function.name) & set(GENERATES)))
 
 
 def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
@@ -329,6 +365,10 @@ def _started(
     bodies = {(file, each.main): each.body for file, each in reading.facts.graphs.items() if each.main and each.body}
     by_key = {each.key: each for each in reading.functions}
     starters = {body for key, body in bodies.items() if key in known}
+    # What a main block calls of its own file is a part of it.
+    starters |= {
+        e.callee for each in starters for e in graph.edges[each] if e.callee.key[0] == each.file and not e.callee.owner
+    }
     starters |= {by_key[key] for key in known if key in by_key}
     serving = {
         each

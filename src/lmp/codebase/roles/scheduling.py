@@ -59,6 +59,8 @@ LOADER = re.compile(r"(?:Data[lL]oader|Batcher|Sampler)$")
 """Classes of libraries of data that make batches of samples, or put them in order."""
 JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset(["full", "pad", "full_like"])
 """Functions of array libraries that join sequences, and that make them as long as one another."""
+HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", "size", "depth"])
+"""How a place of a semaphore is taken and freed, and words of how long a queue is."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
 """Functions of libraries that cut a sequence into pieces."""
 SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
@@ -71,7 +73,7 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 
 def scheduler_rows(reading: Reading) -> list[Row]:
     classes = _classes(reading)
-    chunks = {(row.place.file, row.place.line): row for row in _chunks(reading)}
+    chunks = {(row.place.file, row.place.line): row for row in (*_chunks(reading), *_limits(reading))}
     if not classes:
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
         return list(({(row.place.file, row.place.line): row for row in _static(reading)} | chunks).values())
@@ -197,6 +199,21 @@ def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
                     yield Row(
                         "scheduler", "batch", base.qualname, place(base), "what orders of the work have in common"
                     )
+
+
+def _limits(reading: Reading) -> Iterator[Row]:
+    """What takes or frees a place among the requests in flight, and what picks the worker with the shortest queue."""
+    for function in reading.functions:
+        if function.native or not function.qualname or reading.is_beside(function.file):
+            continue
+        held = {str(c[-2]) for call in function.calls if call.name in HOLDS for c in call.callee if len(c) > 1}
+        lengths = any(split(name) & {"queue"} and split(name) & LENGTHS for name in function.reads)
+        if any(split(name) & {"semaphore"} for name in held):
+            yield Row(
+                "scheduler", "admission", function.qualname, place(function), "a semaphore limits what is in flight"
+            )
+        elif lengths and any(call.name in ("min", "argmin") for call in function.calls):
+            yield Row("scheduler", "queue", function.qualname, place(function), "picks the shortest queue")
 
 
 def _chunks(reading: Reading) -> Iterator[Row]:
