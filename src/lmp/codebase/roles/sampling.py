@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import CALLED, Reading, Row, place
+from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
@@ -92,7 +93,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
-            elif any(_speaks(str(base[-1])) for base in of.bases if _foreign(reading, of, base)):
+            elif any(split(str(base[-1])) & SCORES for base in of.bases if _foreign(reading, of, base)):
                 add("logits", of.qualname, place(of), "builds on what another package lets work on logits", 0)
             for method in of.methods.values():
                 kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
@@ -215,7 +216,8 @@ def _steps(reading: Reading, roots: set[Function]) -> dict[Function, str]:
             }
             if to in roots or to in found or to in reading.attending or not words & SCORES or _inside(to):
                 continue
-            if reading.is_own(to.file) and to.name != "__init__" and not _aside(to):
+            tries = TEST.match(to.name.lstrip("_"))
+            if reading.is_own(to.file) and to.name != "__init__" and not _aside(to) and not tries:
                 found[to] = "takes logits"
                 waiting.append(to)
     return found
@@ -244,8 +246,8 @@ def _aside(function: Function) -> bool:
 
 def _foreign(reading: Reading, of: Class, base: Chain) -> bool:
     """Whether a base of a class is of another package."""
-    values = reading.graph.evaluator.values(reading.facts.graphs[of.file].body, (base,))
-    return any(isinstance(each, External) for each in values)
+    body = reading.facts.graphs[of.file].body
+    return any(isinstance(each, External) for each in reading.graph.evaluator.chain(body, of.file, base, 0))
 
 
 def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
@@ -403,9 +405,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             continue
         filled = {chain for chain in function.sets if chain[-1] in PARAMETERS}
         if len(filled) > 1 and any(
-            isinstance(each, External)
-            for chain in filled
-            for each in evaluator.values(function, (chain[:-1],))
+            isinstance(each, External) for chain in filled for each in evaluator.values(function, (chain[:-1],))
         ):
             yield "sample", function.qualname, place(function), "fills the parameters of another package"
         if called and len({_plain(each) for each in function.reads} & PARAMETERS) > 2:
@@ -440,7 +440,8 @@ def _plain(name: str) -> str:
 
 def _apart(reading: Reading, function: Function) -> bool:
     name = function.qualname
-    return says(name, "not_sampling") or says(name, "beside") or reading.is_beside(function.file)
+    other = says(name, "not_sampling") and "generate" not in split(name)
+    return other or says(name, "beside") or reading.is_beside(function.file)
 
 
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
@@ -458,8 +459,13 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
         # What an object seeds for itself counts where it draws.
-        connected = running & around or "generate" in split(function.name) or (drawing or running) & set(of.methods.values() if of is not None else ())
-        if running and not connected and not says(function.name, "seed"):
+        makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
+        connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
+        if (
+            running
+            and not (connected or makes or "generate" in split(function.name))
+            and not says(function.name, "seed")
+        ):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
@@ -467,14 +473,21 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         lines = of.lines.items() if of is not None else ()
         kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
+        long = function.end - function.line > LONG
         if kept and function.name == "__init__" and of is not None:
             # Of a constructor the seed that the object keeps and sets.
             for name, line in kept.items():
                 yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
-        elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):
+        elif inside and "self" not in function.params and long and not says(function.name, "seed"):
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
+
+
+def _is_attending(reading: Reading, edge: Edge) -> bool:
+    """Whether a call makes an object of a class that attends."""
+    of = edge.callee.owner if edge.how == "constructor" else None
+    return of is not None and any(each in reading.attending for each in of.methods.values())
 
 
 def role_of(name: str, thing: object) -> str:
