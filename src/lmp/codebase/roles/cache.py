@@ -46,6 +46,8 @@ FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memo
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
+LOSS = frozenset(["label", "loss"])
+"""Words of what training keeps from step to step."""
 TOLD = PLACES | {"length", "lens", "size", "offset", "count", "seq", "seqlen", "seqlens", "num", "table"}
 """Words of what tells how much of a cache is filled, and where."""
 OF_A_MODEL = frozenset(["model", "config", "layer", "head"])
@@ -139,7 +141,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             each.target
             for each in made
             if ({"kv", "key", "value", "cache"} & split(each.target))
-            and not PLACES & split(each.target)
+            and not (PLACES | LOSS) & split(each.target)
             and readers.get(each.target, set()) - {of.file}
         ]
         if cached:
