@@ -712,4 +712,92 @@ def test_what_a_main_block_starts(tmp_path: Path) -> None:
     assert {(row.role, row.symbol) for row in scheduler_rows(reading)} == {
         ("admission", "take"),
         ("queue", "nearest"),
+
+
+OTHERS = """import threading
+
+import torch
+import transformers
+from transformers import DynamicCache, LogitsProcessor
+
+
+class Cleaned(LogitsProcessor):
+    def __call__(self, input_ids, scores):
+        scores[torch.isnan(scores)] = 0
+        return scores
+
+
+def forward(self, x):
+    query = self.q(x)
+    key = self.k(x)
+    value = self.v(x)
+    bias = self.bias[: len(x)]
+    weights = bias + torch.softmax(torch.matmul(query, key.transpose(1, 2)), -1)
+    return torch.matmul(weights, value)
+
+
+def exchange_attention():
+    transformers.models.llama.LlamaAttention.forward = forward
+
+
+class Held:
+    def __init__(self, model, cache):
+        self.model = model
+        self.cache = cache
+
+
+def hold(model):
+    cache = DynamicCache(model)
+    return Held(model, cache)
+
+
+def generate_stream(model, params):
+    temperature = params.get("temperature", 1.0)
+    top_p = params.get("top_p", 1.0)
+    options = dict(temperature=temperature, top_p=top_p)
+    thread = threading.Thread(
+        target=model.generate,
+        kwargs=options,
+    )
+    thread.start()
+    return thread
+
+
+def check(request):
+    if request.temperature < 0:
+        raise ValueError(request)
+    if request.top_p > 1:
+        raise ValueError(request)
+    if request.top_k < 0 or request.max_tokens < 1:
+        raise ValueError(request)
+
+
+def answer(request, model):
+    check(request)
+    return generate_stream(hold(model).model, request.params)
+
+
+def timed(timer, ids):
+    timer.stop()
+    return ids
+"""
+
+
+def test_what_another_package_is_handed(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"loan/__init__.py": "", "loan/work.py": OTHERS})
+    # The loop is a thread's target; the processor works on logits there. A timer that stops ends no text.
+    assert placed(rows, "sampling") == {
+        ("loan/work.py", line(OTHERS, "class Cleaned")),
+        ("loan/work.py", line(OTHERS, "def generate_stream")),
+        ("loan/work.py", line(OTHERS, "def check")),
+    }
+    # Nothing calls ``forward`` here: a class of the other package does, once it is put there.
+    assert {
+        ("loan/work.py", line(OTHERS, "def forward")),
+        ("loan/work.py", line(OTHERS, "def exchange_attention")),
+    } <= placed(rows, "attention")
+    # One makes the cache, the other keeps it.
+    assert placed(rows, "kv_cache") == {
+        ("loan/work.py", line(OTHERS, "class Held")),
+        ("loan/work.py", line(OTHERS, "def hold")),
     }

@@ -8,11 +8,11 @@ tables that such functions stand in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, Instance, innermost
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import QKV, Reading, Row, place
 from lmp.codebase.roles.words import says, split
@@ -48,11 +48,14 @@ def attention_rows(reading: Reading) -> list[Row]:
     def add(of: Function | Class, role: str, why: str, rank: int = 0) -> None:
         found.setdefault(of.key, Row("attention", role, of.qualname, place(of), why, rank))
 
-    computes = dict(_computes(reading))
+    patches = dict(_patches(reading))
+    computes = dict(_computes(reading, set(patches.values())))
     classes = dict(_classes(reading, computes))
     users = _users(reading, classes)
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
+    for function, put in patches.items():
+        add(function, "backend", f"puts {put.name} into a class of another package")
     for of, why in classes.items():
         add(of, role_of(of.name, of), why, int(why == BY_NAME))
     for function in reading.functions:
@@ -86,14 +89,29 @@ def attention_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
-def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
+def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
+    """Functions that set an attribute of another package's class or module, and name what attends without calling it:
+    what attends there."""
+    evaluator = reading.graph.evaluator
+    for function in reading.functions:
+        foreign = (evaluator.values(function, (chain[:-1],)) for chain in function.sets)
+        if not any(isinstance(each, External) for values in foreign for each in values):
+            continue
+        called = {edge.callee for edge in reading.graph.edges[function]}
+        for name in sorted(function.reads):
+            for value in evaluator.values(function, ((name,),)):
+                if isinstance(value, FunctionValue) and value.of in reading.attends and value.of not in called:
+                    yield function, value.of
+
+
+def _computes(reading: Reading, put: Set[Function]) -> Iterator[tuple[Function, str]]:
     """What computes attention, each function by the outermost one that it stands in: that is what others call."""
     run = {*reading.functions, *(graph.body for graph in reading.facts.graphs.values() if graph.body is not None)}
     for function, why in reading.attends.items():
         outermost = function.outermost
         callers = {edge.caller for edge in reading.graph.callers.get(outermost, ())}
         # What only tests call is there to compare with.
-        unused = outermost.owner is None and why.startswith("products") and not callers & run
+        unused = outermost.owner is None and why.startswith("products") and not callers & run and outermost not in put
         if not SIDE.search(outermost.qualname) and not unused:
             yield outermost, why
     for function in reading.starts_attention:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, Instance, Value, innermost
+from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.words import says, split
@@ -46,6 +46,12 @@ FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memo
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
+LOSS = frozenset(["label", "loss"])
+"""Words of what training keeps from step to step."""
+TOLD = PLACES | {"length", "lens", "size", "offset", "count", "seq", "seqlen", "seqlens", "num", "table"}
+"""Words of what tells how much of a cache is filled, and where."""
+OF_A_MODEL = frozenset(["model", "config", "layer", "head"])
+"""Words of what a cache of keys and values is made for."""
 EARLIER = frozenset(["cache", "cached", "past", "present"])
 KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
 KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
@@ -87,7 +93,10 @@ def cache_rows(reading: Reading) -> list[Row]:
         elif function in uses:
             add(function, uses[function], USES)
     for asked in _asked(reading, handled):
-        add(asked, "its interface")
+        if not says(asked.name, "attention"):
+            add(asked, "its interface")
+    for around in _with_foreign(reading):
+        add(around, "makes or keeps a cache of another package")
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -132,7 +141,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             each.target
             for each in made
             if ({"kv", "key", "value", "cache"} & split(each.target))
-            and not PLACES & split(each.target)
+            and not (PLACES | LOSS) & split(each.target)
             and readers.get(each.target, set()) - {of.file}
         ]
         if cached:
@@ -367,6 +376,45 @@ def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Functio
                 yield function
 
 
+def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
+    """What makes a cache of another package for a model, and the classes that keep one."""
+    evaluator = reading.graph.evaluator
+    for function in reading.functions:
+        for call in () if function.native else function.calls:
+            given = {
+                name for chains in (*call.args, *dict(call.keywords).values()) for c in chains for name in _names(c)
+            }
+            if any(split(name) & OF_A_MODEL for name in given) and any(
+                _is_foreign(each) for each in evaluator.values(function, call.callee)
+            ):
+                yield function
+    for of in reading.classes:
+        sets = [each for name, each in of.attributes.items() if not of.native and "cache" in split(name)]
+        for setter, chain in (each for some in sets for each in some):
+            if setter is not None and any(
+                _is_foreign(value, "()")
+                for inside, given in _given(reading, setter, chain)
+                for value in evaluator.values(inside, given)
+            ):
+                yield of
+
+
+def _given(reading: Reading, function: Function, chain: Chain) -> Iterator[tuple[Function, Iterable[Chain]]]:
+    """A value, and what callers give for it where it is a parameter, each with the function that names it so."""
+    yield function, (chain,)
+    for edge in reading.graph.callers.get(function, ()) if chain[0] in function.params and len(chain) == 1 else ():
+        if edge.call is not None:
+            yield edge.caller, argument(function, chain[0], edge.call)
+
+
+def _is_foreign(value: Value, made: str = "") -> bool:
+    """Whether it is a class of another package that is named a cache, or an object of one."""
+    if not isinstance(value, External) or not value.dotted.endswith(made):
+        return False
+    name = value.dotted.removesuffix("()").rpartition(".")[2]
+    return name[:1].isupper() and "cache" in split(name) and not says(name, "not_kv_cache")
+
+
 def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """What an interface asks for, which a class below does."""
     for function in handled:
@@ -404,7 +452,7 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
         return f"counts what is free: {', '.join(sorted(asked))}"
     for chain in function.sets:
         known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
-        if known or "cache" in split(str(chain[-2])):
+        if (known or "cache" in split(str(chain[-2]))) and TOLD & split(str(chain[-1])):
             return f"sets its {chain[-1]}"
     runs = function.owner is not None and function.name in CALLED and function in reading.attending
     if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.reach import CALLED, Reading, Row, place
+from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
@@ -46,12 +47,16 @@ HEAD = frozenset(["lm", "head"])
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
 COMPUTES = "computes logits"
+BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
 ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 """Words of tokens that were drawn."""
+NUMBERS = frozenset(["int", "float", "bool", "str"])
+PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
+"""Words of what a function packs the parameters into."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -79,7 +84,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
         for function in _stops(reading, spine):
             add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
         for role, symbol, where, why in _parameters(reading, spine, records):
-            add(role, symbol, where, why)
+            add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
             methods = set(of.methods.values())
             if of.native or _inside(of):
@@ -88,6 +93,12 @@ def sampling_rows(reading: Reading) -> list[Row]:
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
+            elif any(split(str(base[-1])) & SCORES for base in of.bases if _foreign(reading, of, base)):
+                add("logits", of.qualname, place(of), "builds on what another package lets work on logits", 0)
+            for method in of.methods.values():
+                kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
+                if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
+                    add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
         known = {*spine, *steps}
@@ -133,12 +144,21 @@ def hands_on(reading: Reading) -> dict[Function, str]:
     for function in reading.functions:
         if function.native or "generate" not in split(function.name) or _apart(reading, function):
             continue
+        takes = len({_plain(each) for each in {*function.reads, *function.locals}} & PARAMETERS) > 1
         for call in function.calls:
-            if call.name != "generate" or any(edge.call is call for edge in reading.graph.edges[function]):
+            if any(edge.call is call for edge in reading.graph.edges[function]):
                 continue
-            values = reading.graph.evaluator.values(function, call.callee)
-            if SUPER in call.callee[0] or any(isinstance(each, External) for each in values):
-                found[function] = f"hands on to {call.written}"
+            if takes and len(PARAMETERS & {name for name, _ in call.keywords}) > 2:
+                found[function] = f"hands the parameters on to {call.written}"
+                continue
+            given = [chain for chains in (*call.args, *(each for _, each in call.keywords)) for chain in chains]
+            for chain in (*call.callee, *given) if takes else call.callee:
+                # A thread is given what it is to call: ``Thread(target=model.generate)``.
+                values = reading.graph.evaluator.values(function, (chain,))
+                own = any(isinstance(each, FunctionValue) for each in values)
+                known = chain[-1] == "generate" and (SUPER in chain or any(isinstance(v, External) for v in values))
+                if known or (takes and not own and "generate" in split(str(chain[-1])) and chain[0] != "self"):
+                    found[function] = f"hands on to {'.'.join(map(str, chain))}"
     return found
 
 
@@ -187,10 +207,17 @@ def _steps(reading: Reading, roots: set[Function]) -> dict[Function, str]:
     while waiting:
         for edge in reading.graph.edges.get(waiting.pop(0), ()):
             to = edge.callee
-            words = {word for name in to.params for word in split(name)}
+            # A score that is said to be a number is none of tokens.
+            words = {
+                word
+                for name, said in to.params.items()
+                if not any(chain[-1] in NUMBERS for chain in said)
+                for word in split(name)
+            }
             if to in roots or to in found or to in reading.attending or not words & SCORES or _inside(to):
                 continue
-            if reading.is_own(to.file) and to.name != "__init__" and not _aside(to):
+            tries = TEST.match(to.name.lstrip("_"))
+            if reading.is_own(to.file) and to.name != "__init__" and not _aside(to) and not tries:
                 found[to] = "takes logits"
                 waiting.append(to)
     return found
@@ -203,7 +230,9 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         if function.native or function in spine or _apart(reading, function) or "tokenizer" in split(function.qualname):
             continue
         given = {word for name in function.params for word in split(name)}
-        ends = any(split(name) & ENDS and not split(name) & TEXTS for name in {*function.params, *function.reads})
+        # ``timer.stop()`` ends something else.
+        names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
+        ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
         if ends and given & TOKENS and any(edge.caller in near for edge in reading.graph.callers.get(function, ())):
             yield function
 
@@ -213,6 +242,12 @@ def _aside(function: Function) -> bool:
     return any(says(each, "not_sampling") for each in (function.qualname, function.file)) or says(
         function.file, "attention"
     )
+
+
+def _foreign(reading: Reading, of: Class, base: Chain) -> bool:
+    """Whether a base of a class is of another package."""
+    body = reading.facts.graphs[of.file].body
+    return any(isinstance(each, External) for each in reading.graph.evaluator.chain(body, of.file, base, 0))
 
 
 def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
@@ -339,7 +374,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         for method in of.methods.values():
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
-                yield "parameters", method.qualname, place(method), "builds or checks the parameters"
+                yield "parameters", method.qualname, place(method), BUILDS
             elif LOGITS.search(method.name):
                 yield "logits", method.qualname, place(method), "a step of the parameters' record"
         if not says(of.name, "sampling") and not CARRIES.search(of.name) and "Generat" not in of.name:
@@ -363,6 +398,16 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
         called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
+        texts = {call.text for call in function.calls} | function.locals.keys() | function.params.keys()
+        packs = CHECKS.search(function.name) or split(function.name) & PACKS
+        if packs and function.owner is None and len(PARAMETERS & (texts | function.reads)) > 3:
+            yield "parameters", function.qualname, place(function), BUILDS
+            continue
+        filled = {chain for chain in function.sets if chain[-1] in PARAMETERS}
+        if len(filled) > 1 and any(
+            isinstance(each, External) for chain in filled for each in evaluator.values(function, (chain[:-1],))
+        ):
+            yield "sample", function.qualname, place(function), "fills the parameters of another package"
         if called and len({_plain(each) for each in function.reads} & PARAMETERS) > 2:
             yield "parameters", function.qualname, place(function), "collects the parameters"
         elif (_named(function) or (function in reading.running and len(PARAMETERS & set(function.params)) > 1)) and any(
@@ -395,7 +440,8 @@ def _plain(name: str) -> str:
 
 def _apart(reading: Reading, function: Function) -> bool:
     name = function.qualname
-    return says(name, "not_sampling") or says(name, "beside") or reading.is_beside(function.file)
+    other = says(name, "not_sampling") and "generate" not in split(name)
+    return other or says(name, "beside") or reading.is_beside(function.file)
 
 
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
@@ -413,8 +459,13 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         of = function.owner
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
         # What an object seeds for itself counts where it draws.
+        makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
         connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
-        if running and not connected and not says(function.name, "seed"):
+        if (
+            running
+            and not (connected or makes or "generate" in split(function.name))
+            and not says(function.name, "seed")
+        ):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
@@ -422,14 +473,21 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         lines = of.lines.items() if of is not None else ()
         kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
+        long = function.end - function.line > LONG
         if kept and function.name == "__init__" and of is not None:
             # Of a constructor the seed that the object keeps and sets.
             for name, line in kept.items():
                 yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
-        elif inside and of is None and function.end - function.line > LONG and not says(function.name, "seed"):
+        elif inside and "self" not in function.params and long and not says(function.name, "seed"):
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
+
+
+def _is_attending(reading: Reading, edge: Edge) -> bool:
+    """Whether a call makes an object of a class that attends."""
+    of = edge.callee.owner if edge.how == "constructor" else None
+    return of is not None and any(each in reading.attending for each in of.methods.values())
 
 
 def role_of(name: str, thing: object) -> str:
