@@ -712,6 +712,7 @@ def test_what_a_main_block_starts(tmp_path: Path) -> None:
     assert {(row.role, row.symbol) for row in scheduler_rows(reading)} == {
         ("admission", "take"),
         ("queue", "nearest"),
+    }
 
 
 OTHERS = """import threading
