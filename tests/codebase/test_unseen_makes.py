@@ -802,3 +802,77 @@ def test_what_another_package_is_handed(tmp_path: Path) -> None:
         ("loan/work.py", line(OTHERS, "class Held")),
         ("loan/work.py", line(OTHERS, "def hold")),
     }
+
+
+SHOWN = """# deep
+
+    import deep
+    from deep import api as surface
+    pipe = deep.pipeline("weights")
+    sampler = surface.text.Talker(pipe)
+    sampler.chat("hello")
+    sampler.note("hello")
+"""
+TALKER = """import torch
+from far.settings import FarConfigModel
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Talker:
+    def __init__(self):
+        self.net = Net()
+
+    def chat(self, tokens):
+        for step in range(8):
+            logits = self.net(tokens)
+            tokens = torch.argmax(logits, -1)
+        return tokens
+
+    def note(self, text):
+        return text
+
+
+class TalkConfig(FarConfigModel):
+    length: int = 8
+    steps: int = 4
+    name: str = "a"
+
+
+def pipeline(path):
+    return path
+"""
+
+
+def test_what_a_readme_calls_through_modules_and_settings_of_another_package(tmp_path: Path) -> None:
+    files = {
+        "README.md": SHOWN,
+        "deep/__init__.py": "from deep.api.text.talker import pipeline\n",
+        "deep/api/__init__.py": "from deep.api import text\n",
+        "deep/api/text/__init__.py": "from deep.api.text.talker import Talker\n",
+        "deep/api/text/talker.py": TALKER,
+    }
+    rows = read(tmp_path, files)
+    # ``note`` runs no model.
+    assert {row.symbol for row in rows if row.section == "entry_points"} == {"pipeline", "Talker", "Talker.chat"}
+    # The class above stands in another package, and its name says what it is for.
+    assert {row.symbol for row in rows if row.section == "configuration"} == {
+        "TalkConfig.length",
+        "TalkConfig.steps",
+        "TalkConfig.name",
+    }
+
+
+def test_packages_inside_hand_out_where_those_above_do_not(tmp_path: Path) -> None:
+    files = {
+        "deep/__init__.py": "",
+        "deep/api/__init__.py": "from deep.api import text\n",
+        "deep/api/text/__init__.py": "from deep.api.text.talker import Talker\n",
+        "deep/api/text/talker.py": TALKER,
+    }
+    # The loop itself is there for users: nothing of the code base runs it.
+    found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
+    assert found == {"Talker", "Talker.chat"}

@@ -150,6 +150,7 @@ def package_scripts(file: str, text: str) -> list[EntryPoint]:
 
 
 IMPORTED = re.compile(r"^[ \t>]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
+IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE)
 
 
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -157,11 +158,24 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
     name = file.rpartition("/")[2].lower()
     if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
         return []
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for module, names in IMPORTED.findall(text):
-        for each in re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", names)):
-            found[module, each] = tuple(dict.fromkeys(re.findall(rf"\b{each}\.(\w+)\(", text)))
-    return [(module, each, methods) for (module, each), methods in found.items()]
+    names: dict[str, tuple[str, str]] = {}
+    modules = {alias or module: module for module, alias in IMPORTS.findall(text)}
+    for module, imported in IMPORTED.findall(text):
+        for each in re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", imported)):
+            names[each] = module, each
+            modules[each] = f"{module}.{each}"
+    for first, module in modules.items():
+        # What is called of a module, by its name or through the modules in it: ``gm.text.Sampler(…)``.
+        for inner, last in re.findall(rf"(?<![\w.]){re.escape(first)}\.((?:\w+\.)*)(\w+)\(", text):
+            names[f"{first}.{inner}{last}"] = f"{module}.{inner}".rstrip("."), last
+    return [(module, name, _methods_of(written, text)) for written, (module, name) in names.items()]
+
+
+def _methods_of(written: str, text: str) -> tuple[str, ...]:
+    """The methods that a text calls by a class's name, or of what it makes of the class."""
+    made = re.findall(rf"\b(\w+)[ \t]*=[ \t]*{re.escape(written)}\(", text)
+    objects = "|".join(map(re.escape, (written, *dict.fromkeys(made))))
+    return tuple(dict.fromkeys(re.findall(rf"(?<![\w.])(?:{objects})\.(\w+)\(", text)))
 
 
 def _pyproject(text: str) -> dict[str, str]:

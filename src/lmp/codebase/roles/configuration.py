@@ -23,6 +23,8 @@ TABLE = 10
 """Files of settings that one file names from which on it is a table of them, and singles none out."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
+KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
+"""A class of another package for settings: what builds on it and has annotated fields is of its kind."""
 
 
 def configuration_rows(reading: Reading) -> list[Row]:
@@ -176,4 +178,5 @@ def is_config(reading: Reading, of: Class) -> bool:
     line = evaluator.line(of)
     inherits = any("dataclass" in str(chain) for each in line[1:] for chain in each.decorators)
     bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
-    return marked or inherits or bool(bases & MODELS) or (not bases and len(_settings(of)) >= RECORD)
+    kin = len(of.fields) >= RECORD and any(KIN.search(base) for base in bases)
+    return marked or inherits or bool(bases & MODELS) or kin or (not bases and len(_settings(of)) >= RECORD)

@@ -36,6 +36,7 @@ ARGUMENTS = frozenset(
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 """What the method is called by which a program has text made, or a model trained."""
+MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
@@ -272,11 +273,13 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     )
     if not tops:
         return []
-    least = tops[0].count("/")
+    least = level = tops[0].count("/")
     reaching = reading.reaching(decode_loops(reading))
     for file in tops:
-        if file.count("/") > least + (not found):
+        if found and file.count("/") > level:
+            # Packages inside count where those above them hand out nothing.
             break
+        level = file.count("/")
         inner = file.count("/") > least
         graph = reading.facts.graphs[file]
         for name in graph.imports:
@@ -321,7 +324,7 @@ def _loads_weights(reading: Reading, function: Function, reaching: set[Function]
 def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
-    if any(each.name in GENERATES and each in reaching for each in methods):
+    if any(each.name in (*GENERATES, "sample") and each in reaching for each in methods):
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
@@ -334,7 +337,7 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
     """What the README shows: the functions that it imports, the classes that run a model, and what it calls of them.
 
-    A method is one that the README calls by its class's name: ``Model.from_folder(path)``.
+    A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it.
     """
     for module, name, called in reading.facts.told:
         file = reading.graph.evaluator.modules.file(module, "")
@@ -345,8 +348,10 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
             methods = value.of.methods if isinstance(value, ClassValue) else {}
             for method in called:
-                if method in methods:
-                    yield place(methods[method]), f"{name}.{method}", f"{name}.{method}(...)"
+                # What it calls of an object counts where it runs the model; what it calls of the class makes one.
+                of = methods.get(method)
+                if of is not None and (of in running or any(chain[-1] in MAKES for chain in of.decorators)):
+                    yield place(of), f"{name}.{method}", f"{name}.{method}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
