@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
@@ -11,7 +12,8 @@ from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.words import says, split
 
 
-def leaves(reading: Reading) -> set[Function]:
+@lru_cache(maxsize=1)
+def leaves(reading: Reading) -> frozenset[Function]:
     """Where a run of a model ends: attention, sampling, cache writes, kernels, the step of an optimizer."""
     found: set[Function] = {*reading.attends, *reading.samples, *reading.runs_model, *reading.starts_attention}
     launches = {(each.place.file, each.inside) for each in reading.facts.launches}
@@ -30,10 +32,11 @@ def leaves(reading: Reading) -> set[Function]:
             found.add(function)
     for edges in reading.graph.edges.values():
         found |= {edge.callee for edge in edges if edge.how == "queue" and reading.is_own(edge.callee.file)}
-    return found
+    return frozenset(found)
 
 
-def decode_loops(reading: Reading) -> list[Function]:
+@lru_cache(maxsize=1)
+def decode_loops(reading: Reading) -> tuple[Function, ...]:
     """Functions whose loop leads to a model again and again, best first.
 
     Best are those that reach most of attention, sampling, the cache and a step of training from inside of the loop. Of
@@ -79,7 +82,7 @@ def decode_loops(reading: Reading) -> list[Function]:
     above = {function: sum(other is not function for other in _callees(reading, function)) for _, function in scored}
     # Of equals the one that leads to others, then the one with the plainest name: variants are named by what they add.
     scored.sort(key=lambda each: (-each[0], above[each[1]] == 0, len(each[1].name), each[1].file, each[1].line))
-    return [function for _, function in scored]
+    return tuple(function for _, function in scored)
 
 
 _BESIDE = re.compile(
