@@ -154,6 +154,13 @@ def argparse_flags(file: PythonFile) -> int:
     return len(re.findall(r"(?<!def )\badd_argument\(\s*(?![*\s)])", file.code))
 
 
+def hand_flags(file: PythonFile) -> int:
+    """Names that are compared with a string: ``== "--name"``, in a file that reads the arguments of the process."""
+    if "sys.argv" not in file.code:
+        return 0
+    return len(set(re.findall(r"""==\s*["'](--[a-z][\w-]*)["']""", file.text)))
+
+
 def field_flags(file: PythonFile, alias: str, mark: str, driver: str) -> int:
     """Class attributes ``name: A[type, "help"]`` or ``name: A[type, Arg(…)]``, but for those with ``no_cli=True``."""
     if not file.has(driver) or not re.search(rf"\bfrom\s+{re.escape(driver)}\s+import\b", file.code):

@@ -12,7 +12,15 @@ from functools import cache
 import pytest
 from autotune_counters import Repository
 from environment_counters import class_reads, cpp_reads, direct_reads, helper_reads, helpers
-from recon_counters import PythonFile, argparse_flags, cuda_kernels, field_flags, python_files, python_kernels
+from recon_counters import (
+    PythonFile,
+    argparse_flags,
+    cuda_kernels,
+    field_flags,
+    hand_flags,
+    python_files,
+    python_kernels,
+)
 
 from fetched_repositories import REPOSITORIES, facts_of, of_each
 from lmp.codebase.facts import Place, RepoFacts
@@ -43,9 +51,10 @@ def test_flags(name: str) -> None:
     counted = sum(argparse_flags(file) for file in files(name))
     # sglang has a function that makes flags of the fields of classes: fields that are marked with what it exports.
     by_fields = sum(field_flags(file, "A", "Arg", "sglang.srt.arg_groups.arg_utils") for file in files(name))
+    by_hand = sum(hand_flags(file) for file in files(name))
     found = Counter(flag.parser for flag in facts(name).flags)
-    assert (found["argparse"], found["dataclass"]) == (counted, by_fields)
-    assert facts(name).counts["flags"] == counted + by_fields
+    assert (found["argparse"], found["dataclass"], found["argv"]) == (counted, by_fields, by_hand)
+    assert facts(name).counts["flags"] == counted + by_fields + by_hand
 
 
 @each
