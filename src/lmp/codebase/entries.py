@@ -6,6 +6,7 @@ import ast
 import configparser
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -154,7 +155,10 @@ IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]
 
 
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name."""
+    """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name.
+
+    What it names most often comes first.
+    """
     name = file.rpartition("/")[2].lower()
     if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
         return []
@@ -168,7 +172,9 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
         # What is called of a module, by its name or through the modules in it: ``gm.text.Sampler(…)``.
         for inner, last in re.findall(rf"(?<![\w.]){re.escape(first)}\.((?:\w+\.)*)(\w+)\(", text):
             names[f"{first}.{inner}{last}"] = f"{module}.{inner}".rstrip("."), last
-    return [(module, name, _methods_of(written, text)) for written, (module, name) in names.items()]
+    said = Counter(re.findall(r"\w+", text))
+    ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
+    return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]
 
 
 def _methods_of(written: str, text: str) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from fetched_repositories import REPOSITORIES, facts_of, of_each
 # What an engineer who knows the code base would name: part, symbol.
 PARTS = {
     "fla": {"attention": "ParallelAttentionFunction"},
-    # What its README imports, and what patches a model with its kernels.
-    "liger": {"library entry": "apply_liger_kernel_to_llama"},
+    # The way that its README names first of its "Getting Started", and most often.
+    "liger": {"library entry": "AutoLigerKernelForCausalLM"},
     "mlx": {"runtime loop": "_generate", "KV cache": "KVCache", "attention": "Attention"},
     # Its many event loops are equals to reading: which of them is named first is not held here.
     "sglang": {},

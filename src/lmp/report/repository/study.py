@@ -116,7 +116,7 @@ class Study:
 
     @cached_property
     def ways(self) -> list[Row]:
-        """Ways to run it: own ones first, commands before routes, what the README imports in its order, then by the
+        """Ways to run it: own ones first, commands before routes, what the README names most often, then by the
         flags and routes of their files."""
         told = {name: at for at, (_, name, _) in reversed(list(enumerate(self.base.facts.told)))}
         flags = Counter(flag.place.file for flag in self.base.facts.flags)
