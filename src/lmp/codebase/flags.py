@@ -217,7 +217,9 @@ def _fire(source: Source) -> Iterator[Flag]:
 
 def _by_hand(source: Source) -> Iterator[Flag]:
     """``arg == "--name"`` in a file that reads ``sys.argv``, each name once."""
-    if "sys.argv" not in source.text:
+    if "sys.argv" not in source.text or not any(
+        isinstance(node, ast.Attribute) and source.dotted(node) == "sys.argv" for node in ast.walk(source.tree)
+    ):
         return
     seen: set[str] = set()
     for node, _ in source.all(ast.Compare):
