@@ -153,11 +153,14 @@ def launches(file: str, code: Code) -> list[Candidate]:
     if "<<<" not in code.code and "LaunchKernel" not in code.code and "LaunchCooperative" not in code.code:
         return []
     bodies = _bodies(code)
-    found = [*_brackets(file, code, bodies), *_runtime(file, code, bodies)]
+    known: dict[str, set[str]] = {}
+    for size, value, _ in sizes(file, code):
+        known.setdefault(size, set()).add(value)
+    found = [*_brackets(file, code, bodies, known), *_runtime(file, code, bodies, known)]
     return sorted(found, key=lambda each: each.place.line)
 
 
-def _brackets(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
+def _brackets(file: str, code: Code, bodies: list[_Body], known: Mapping[str, set[str]]) -> Iterator[Candidate]:
     for match in re.finditer("<<<", code.bare):
         end = code.bare.find(">>>", match.end())
         name = _callee(code, match.start())
@@ -165,7 +168,7 @@ def _brackets(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]
             continue
         settings = code.arguments(match.end(), end)
         values = dict(zip(("block", "shared"), settings[1:3], strict=False))
-        yield _candidate(file, code, bodies, name, settings[0], values)
+        yield _candidate(file, code, bodies, known, name, settings[0], values)
 
 
 def _callee(code: Code, at: int) -> tuple[str, int] | None:
@@ -184,7 +187,7 @@ def _callee(code: Code, at: int) -> tuple[str, int] | None:
     return (match[1], base + match.start(1)) if match else None
 
 
-def _runtime(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
+def _runtime(file: str, code: Code, bodies: list[_Body], known: Mapping[str, set[str]]) -> Iterator[Candidate]:
     for match in RUNTIME.finditer(code.bare):
         closing = code.closing(match.end() - 1)
         given = code.arguments(match.end(), closing) if closing > 0 else []
@@ -196,18 +199,21 @@ def _runtime(file: str, code: Code, bodies: list[_Body]) -> Iterator[Candidate]:
             continue
         grid = given[1] if at == 0 and len(given) > 2 else ""
         values = {"block": given[2]} if at == 0 and len(given) > 2 else {}
-        yield _candidate(file, code, bodies, (name[1], match.start()), grid, values)
+        yield _candidate(file, code, bodies, known, (name[1], match.start()), grid, values)
 
 
 def _candidate(
-    file: str, code: Code, bodies: list[_Body], name: tuple[str, int], grid: str, values: dict[str, str]
+    file: str,
+    code: Code,
+    bodies: list[_Body],
+    known: Mapping[str, set[str]],
+    name: tuple[str, int],
+    grid: str,
+    values: dict[str, str],
 ) -> Candidate:
     last = re.split(r"\s*::\s*", name[0])[-1]
     # A lambda or a macro with a block may stand around it: its sizes are set in the outermost function.
     start = next((body.start for body in bodies if body.start < name[1] < body.end), name[1])
-    known: dict[str, set[str]] = {}
-    for size, value, _ in sizes(file, code):
-        known.setdefault(size, set()).add(value)
     kept = {key: _sized(code, start, name[1], value, known)[:LONGEST] for key, value in values.items()}
     # A variable is no kernel of its name, which other files may have.
     names = tuple(_variable(code, last, name[1]) or [last])

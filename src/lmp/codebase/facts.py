@@ -72,6 +72,11 @@ class Flag:
     required: bool = False
     """Without it the command does not start."""
 
+    @property
+    def long(self) -> str:
+        """The name that says most: the first with two dashes."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0])
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:

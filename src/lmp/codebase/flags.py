@@ -65,8 +65,7 @@ def _sets_items(loop: ast.For) -> bool:
 
 def _joined(flag: Flag, late: dict[str, str]) -> Flag:
     """With the default of a table where the flag itself has none."""
-    long = next((name for name in flag.names if name.startswith("--")), flag.names[0])
-    given = late.get(long.lstrip("-").replace("-", "_"))
+    given = late.get(flag.long.lstrip("-").replace("-", "_"))
     if given is None or flag.required or flag.default not in (None, "None"):
         return flag
     return replace(flag, default=given)

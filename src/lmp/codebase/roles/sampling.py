@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
@@ -138,6 +139,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
     }
 
 
+@lru_cache(maxsize=1)
 def hands_on(reading: Reading) -> dict[Function, str]:
     """Functions that have another package generate: a class or object of it holds the loop and the draw."""
     found: dict[Function, str] = {}

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from lmp.codebase.facts import Flag, Place
+from lmp.codebase.facts import Place
 from lmp.codebase.file_kinds import role
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
@@ -199,17 +199,12 @@ def _flags(study: Study) -> list[Line]:
     if not own:
         return ["CLI flags", *_only_aside(study, [flag.place for flag in flags])]
     largest = max({f.place.file for f in own}, key=lambda file: (sum(f.place.file == file for f in own), file))
-    examples = [with_default(_long(flag), flag) for flag in own if flag.place.file == largest][:5]
+    examples = [with_default(flag.long, flag) for flag in own if flag.place.file == largest][:5]
     return [
         "CLI flags",
         _where([flag.place for flag in own]),
         sentence(*plural(len(own), "flag"), ": ", joined([code(each, 60) for each in examples])),
     ]
-
-
-def _long(flag: Flag) -> str:
-    """The name that says most."""
-    return next((name for name in flag.names if name.startswith("--")), flag.names[0])
 
 
 def _only_aside(study: Study, places: Sequence[Place]) -> list[Line]:
