@@ -263,8 +263,11 @@ def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
 
 
 def _heads(reading: Reading) -> dict[Function | Class, str]:
-    """What computes logits: what calls the projection to the vocabulary or multiplies by its weight, the projection
-    itself where it is a class of the code base, and what cuts out the positions that it is given."""
+    """What computes logits.
+
+    It calls the projection to the vocabulary, or multiplies by its weight. The projection itself counts where it is a
+    class of the code base, and so does what cuts out the positions that it is given.
+    """
     found: dict[Function | Class, str] = {}
     evaluator = reading.graph.evaluator
     own = [of for of in reading.classes if not of.native and not reading.is_beside(of.file)]

@@ -243,8 +243,11 @@ def _chunks(reading: Reading) -> Iterator[Row]:
 
 
 def _data(reading: Reading) -> Iterator[Row]:
-    """How samples are put in order and into batches: what makes a loader of another package or its sampler, what joins
-    samples to a batch, and what gives the samples of other sets in another order or in other pieces."""
+    """How samples are put in order and into batches.
+
+    Some functions make a loader of another package, or its sampler. Others join samples to a batch. The rest give the
+    samples of other sets in another order, or in other pieces.
+    """
     handed: set[Function | Class] = {
         value.of
         for function in reading.functions

@@ -404,8 +404,10 @@ def _comments(text: str, spans: list[tuple[int, int, str]]) -> Iterator[Note]:
 
 
 def _calls(tree: ast.Module, scan: _Scan) -> Iterator[Note]:
-    """What is compiled or recorded, where values of a lazy framework are worked out, and modules loaded by a name that
-    is put together: calls, decorators and bases, under whatever names they are imported or kept."""
+    """What is compiled or recorded, where lazy values are worked out, and modules loaded by a name put together.
+
+    Calls, decorators and bases are looked at, under whatever names they are imported or kept.
+    """
     kept: dict[str, str] = {}
 
     def dotted(node: ast.expr) -> str:
