@@ -159,3 +159,10 @@ def test_no_function_has_many_parameters() -> None:
         if number > MOST_PARAMETERS and (module, function) not in commands
     ]
     assert many == []
+
+
+def test_no_two_test_files_have_one_name_without_a_package() -> None:
+    """pytest imports such files by their bare name and stops at the second; a run of one folder does not show it."""
+    tests = Path(__file__).parent
+    bare = [file.name for file in tests.rglob("test_*.py") if not (file.parent / "__init__.py").exists()]
+    assert {name for name in bare if bare.count(name) > 1} == set()
