@@ -410,6 +410,109 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
     assert [each.written for each in (start, *start.more)] == [device.strip(), "nvidia-smi"]
 
 
+SERVICE = """import threading
+import time
+import tqdm
+
+import uvloop
+from PIL import Image
+
+ADDRESS = "localhost:5050"
+TITLE = "a localhost for all"
+
+
+class Where:
+    FIRST = "gs://bucket/first"
+
+
+class Loop:
+    def __init__(self, source):
+        self.source = source
+        self.thread = threading.Thread(target=self)
+
+    def __call__(self):
+        while True:
+            self.step(self.source)
+
+    def step(self, prompts):
+        first = prompts[0]
+        return self.wrong_name, first
+
+    def both(self, prompts):
+        return prompts[0], len(prompts)
+
+    def in_this_thread(self):
+        while True:
+            self.step(1)
+
+
+def fetch(get, sizes):
+    while True:
+        try:
+            return get()
+        except OSError:
+            time.sleep(1)
+
+
+def once(get):
+    while True:
+        try:
+            return get()
+        except OSError:
+            raise
+
+
+def room(torch):
+    return torch.cuda.get_device_properties(0).total_memory
+
+
+def free(torch):
+    return torch.cuda.get_device_properties(0).total_memory - torch.cuda.memory_allocated()
+
+
+def main(get):
+    Loop(get)
+    options = {"do_sample": True, "other": 3}
+    return fetch(get, options), once(get), room(get), free(get)
+
+
+if __name__ == "__main__":
+    main(print)
+"""
+
+
+def test_pitfalls_of_a_service(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "requirements.txt").write_text("numpy\nzmq>=2\nflask\nPillow==10.0\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "s"\noptional-dependencies.fast = ["uvloop>=1"]\n')
+    found = told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    lines = SERVICE.split("\n")
+    # By reading. uvloop comes with an extra alone, Pillow (PIL) is required, and tqdm comes with torch.
+    expected = {
+        "import uvloop": "import uvloop",
+        'ADDRESS = "localhost:5050"': 'ADDRESS = "localhost:5050"',  # a title that has the word is none
+        '    FIRST = "gs://bucket/first"': 'FIRST = "gs://bucket/first"',
+        "        while True:": "while True",  # of ``__call__``, which a thread runs
+        "        first = prompts[0]": "prompts[0]",  # ``both`` counts them too
+        "        return self.wrong_name, first": "self.wrong_name",
+        "        except OSError:": "except OSError in fetch",  # ``once`` raises it again
+        "    return torch.cuda.get_device_properties(0).total_memory": (
+            "torch.cuda.get_device_properties(0).total_memory"  # ``free`` asks for what is taken
+        ),
+        '    options = {"do_sample": True, "other": 3}': "do_sample = True",
+    }
+    every = [one for each in found for one in (each, *each.more)]
+    assert {lines[each.cause.line - 1]: each.written for each in every if each.cause.file == "service.py"} == expected
+    assert (
+        next(each.cause.line for each in every if each.written == "while True")
+        == lines.index("        while True:") + 1
+    )
+    of_class = next(each for each in every if each.written.startswith("FIRST"))
+    assert lines[of_class.place.line - 1] == "class Where:"
+    effect = next(each.effect for each in every if each.written == "import uvloop")
+    assert effect.endswith("uvloop is installed with an extra alone.")
+
+
 COMMANDS = """from jsonargparse import CLI
 
 from tool import work

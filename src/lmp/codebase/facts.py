@@ -189,6 +189,8 @@ class RepoFacts:
     """Of tables that a call is given: file and function of the call, a command, and the name of what it starts."""
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
+    requires: dict[str, bool] = field(default_factory=dict)
+    """Packages that its own files name, in small letters with hyphens, and whether each is always installed with it."""
     graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)
     """By file: the records of the call graph."""
     also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -120,6 +120,8 @@ class _Reading:
         else:
             self.settings(listed.file, kind, text.text)
         self.facts.install.extend(install.install(listed.file, kind, text.text))
+        for name, always in install.requires(listed.file, text.text):
+            self.facts.requires[name] = always or self.facts.requires.get(name, False)
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
 
     def skipped(self, file: str, why: str) -> None:

@@ -21,10 +21,12 @@ IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
 SET = re.compile(
-    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|top_[kp]|min_p|threads|workers|trust_remote_code)"
+    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|do_sample|top_[kp]|min_p|threads|workers|trust_remote_code)"
     r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
 )
 """Names that a user expects to set, whatever the code base."""
+ADDRESS = re.compile(r"(?:\w+://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::\]|::)(?::\d+)?/?$|(?:gs|s3)://\w")
+"""Where a service or a file is, as nobody else has it."""
 DECLARES = re.compile(
     r"add_argument|DEFINE_|(?:^|\.)(?:field|Field|Option|Argument|ArgumentParser|partial)$|(?:Config|Args)$"
 )
@@ -97,7 +99,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     called = [each.value for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
     for each in body:
         if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call):
-            if source.written(each.exc.func).endswith("Error"):
+            if source.written(each.exc.func).endswith(("Error", "Exception")):
                 _add(inside, "raise", each, test)
             return
     if any(source.dotted(call.func) in EXITS for call in called):
@@ -151,11 +153,79 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
     taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
     if taking and kwarg is not None and not kwarg.arg.startswith("_") and kwarg.arg not in reads(node):
         _add(made, "ignored", node, f"**{kwarg.arg}")
+    _of_statements(source, node, made)
     for name, line, default in made.arguments:
         if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
         if LIMITS.fullmatch(name) and default.isdigit() and int(default) > 0:
             made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
+
+
+def _of_statements(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """What the whole of a function tells: loops without an end or a guard, lists of which it takes the first."""
+    parents = {child: each for each in ast.walk(node) for child in ast.iter_child_nodes(each)}
+    firsts: dict[str, ast.Subscript] = {}
+    others: set[str] = set()
+    for each in parents:
+        if isinstance(each, ast.While):
+            _of_loop(source, each, parents, made)
+        elif isinstance(each, ast.Attribute) and each.attr == "total_memory":
+            if not any(isinstance(one, ast.Attribute) and one.attr in FREE for one in parents):
+                _add(made, "total memory", each, source.written(each))
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and MANY.search(each.id):
+            above, name = parents[each], each.id
+            if _is_first(above, each):
+                firsts.setdefault(name, above)
+            else:
+                others.add(name)
+    for name, at in firsts.items():
+        if name not in others and (name in made.params or _is_unpacked(name, node)):
+            _add(made, "first only", at, source.written(at))
+
+
+FREE = frozenset(["mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated"])
+"""What is asked by who knows that others take memory too."""
+MANY = re.compile(r"(?:^|_)(?:prompts|messages|requests|texts|images|queries)$")
+"""Names of what a user gives more than one of."""
+
+
+def _is_first(above: ast.AST, of: ast.expr) -> TypeGuard[ast.Subscript]:
+    first = isinstance(above, ast.Subscript) and above.value is of and above.slice
+    return isinstance(first, ast.Constant) and first.value == 0
+
+
+def _is_unpacked(name: str, node: ast.AST) -> bool:
+    """One of several values that a call gives."""
+    return any(
+        isinstance(each, ast.Tuple) and any(isinstance(one, ast.Name) and one.id == name for one in each.elts)
+        for assign in ast.walk(node)
+        if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
+        for each in assign.targets
+    )
+
+
+def _of_loop(source: Source, node: ast.While, parents: dict[ast.AST, ast.AST], made: Function) -> None:
+    """A loop that tries again for ever, and one whose first error ends it."""
+    if not (isinstance(node.test, ast.Constant) and node.test.value):
+        return
+    tried = [each for each in node.body if isinstance(each, ast.Try)]
+    for each in tried:
+        leaves = any(
+            isinstance(one, ast.Return | ast.Break) for stmt in each.body + each.orelse for one in ast.walk(stmt)
+        )
+        caught = [handler for handler in each.handlers if not _ends(handler)]
+        if leaves and caught:
+            kind = source.written(caught[0].type) if caught[0].type else ""
+            _add(made, "retries", caught[0], f"{f'except {kind}'.strip()} in {made.name}")
+    around = parents.get(node)
+    while around is not None and not isinstance(around, ast.Try):
+        around = parents.get(around)
+    if around is None and not any(isinstance(each, ast.Try) for each in ast.walk(node)):
+        _add(made, "unguarded", node, f"while {source.written(node.test)}")
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(each, ast.Raise | ast.Break | ast.Return) for stmt in handler.body for each in ast.walk(stmt))
 
 
 class _Names:
@@ -196,6 +266,11 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
         ):
             _add(inside, "none used", value, source.written(value))
     for each in ast.walk(value):
+        if isinstance(each, ast.Dict) and inside.qualname:
+            for key, one in zip(each.keys, each.values, strict=True):
+                fixed = _number(one) or source.written(one) in ("True", "False")
+                if fixed and isinstance(key, ast.Constant) and isinstance(key.value, str) and SET.fullmatch(key.value):
+                    _add(inside, "fixed", one, f"{key.value} = {source.written(one)}")
         if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
             of = each.value.func if isinstance(each.value, ast.Call) else None
             if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname:
@@ -215,6 +290,8 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
 
 def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Function) -> None:
     """What is cut to a limit in its own place, and a number in the place of a setting."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and ADDRESS.match(value.value):
+        _add(inside, "address", value, f"{source.written(target)} = {source.written(value)}")
     if not inside.qualname:
         return
     name = source.written(target)

@@ -83,6 +83,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def file_graph(source: Source) -> FileGraph:
     """Raises RecursionError where expressions nest too deeply."""
     found = FileGraph(source.file, imports=source.aliases, stars=_stars(source), imported_at=_imported_at(source))
+    found.packages = _packages(source)
     body = Function("<module>", "", source.file, 1, source.text.count("\n") + 1)
     found.body = body
     found.functions.append(body)
@@ -102,6 +103,18 @@ def _imported_at(source: Source) -> dict[str, int]:
         if not any(first <= node.lineno <= last for first, last in tried)
         for alias in node.names
     }
+
+
+def _packages(source: Source) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node in source.tree.body:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for name in names:
+            found.setdefault(name.partition(".")[0], node.lineno)
+    return found
 
 
 def _stars(source: Source) -> list[str]:
@@ -232,6 +245,7 @@ class _Reader:
         made.annotated = self.annotation(node.returns)
         made.is_async = isinstance(node, ast.AsyncFunctionDef)
         made.arguments = tuple(_arguments(self.source, arguments))
+        made.gets = tuple(_gets(node))
         hazards.of_function(self.source, node, made)
         self.found.functions.append(made)
         if owner is not None:
@@ -587,6 +601,15 @@ class _Reader:
             elif isinstance(each, ast.BinOp | ast.Tuple):
                 waiting.extend(ast.iter_child_nodes(each))
         return tuple(dict.fromkeys(found))
+
+
+def _gets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int]]:
+    found: dict[str, int] = {}
+    for each in ast.walk(node):
+        loaded = isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load)
+        if isinstance(each, ast.Attribute) and loaded and isinstance(each.value, ast.Name) and each.value.id == "self":
+            found[each.attr] = min(each.lineno, found.get(each.attr, each.lineno))
+    yield from found.items()
 
 
 def _arguments(source: Source, of: ast.arguments) -> Iterator[tuple[str, int, str]]:

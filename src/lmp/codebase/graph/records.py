@@ -90,12 +90,14 @@ class Made:
 
 
 HazardKind = Literal[
+    "address",
     "any value",
     "assert",
     "compiles",
     "cut",
     "exits",
     "falls back",
+    "first only",
     "fixed",
     "global",
     "ignored",
@@ -113,9 +115,12 @@ HazardKind = Literal[
     "raise",
     "rank",
     "replaced",
+    "retries",
     "swallowed",
     "tool",
+    "total memory",
     "unbounded",
+    "unguarded",
     "zero",
 ]
 
@@ -166,6 +171,8 @@ class Function:
     loops: int = 0
     endless: bool = False
     """It has a ``while``."""
+    gets: tuple[tuple[str, int], ...] = ()
+    """Attributes that it reads of ``self``, each with its first line."""
     abstract: bool = False
     """Its body says nothing: a docstring, ``pass``, a raise of NotImplementedError."""
     hazards: list[Hazard] = field(default_factory=list)
@@ -268,6 +275,8 @@ class FileGraph:
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""
+    packages: dict[str, int] = field(default_factory=dict)
+    """First names of what the module itself imports -> the line; not where a failure is caught."""
     stars: list[str] = field(default_factory=list)
     """Modules of which every name is imported."""
     body: Function | None = None
