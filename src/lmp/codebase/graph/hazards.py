@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
@@ -153,7 +154,6 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
     taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
     if taking and kwarg is not None and not kwarg.arg.startswith("_") and kwarg.arg not in reads(node):
         _add(made, "ignored", node, f"**{kwarg.arg}")
-    _of_statements(source, node, made)
     for name, line, default in made.arguments:
         if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
@@ -161,37 +161,51 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
             made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
 
 
-def _of_statements(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
-    """What the whole of a function tells: loops without an end or a guard, lists of which it takes the first."""
-    parents = {child: each for each in ast.walk(node) for child in ast.iter_child_nodes(each)}
-    firsts: dict[str, ast.Subscript] = {}
-    others: set[str] = set()
-    for each in parents:
-        if isinstance(each, ast.While):
-            _of_loop(source, each, parents, made)
-        elif isinstance(each, ast.Attribute) and each.attr == "total_memory":
-            if not any(isinstance(one, ast.Attribute) and one.attr in FREE for one in parents):
-                _add(made, "total memory", each, source.written(each))
-        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and MANY.search(each.id):
-            above, name = parents[each], each.id
-            if _is_first(above, each):
-                firsts.setdefault(name, above)
-            else:
-                others.add(name)
-    for name, at in firsts.items():
-        if name not in others and (name in made.params or _is_unpacked(name, node)):
-            _add(made, "first only", at, source.written(at))
-
-
-FREE = frozenset(["mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated"])
-"""What is asked by who knows that others take memory too."""
 MANY = re.compile(r"(?:^|_)(?:prompts|messages|requests|texts|images|queries)$")
 """Names of what a user gives more than one of."""
 
 
-def _is_first(above: ast.AST, of: ast.expr) -> TypeGuard[ast.Subscript]:
-    first = isinstance(above, ast.Subscript) and above.value is of and above.slice
-    return isinstance(first, ast.Constant) and first.value == 0
+def of_memory(source: Source, node: ast.Attribute, inside: Function) -> None:
+    _add(inside, "total memory", node, source.written(node))
+
+
+def of_subscript(node: ast.Subscript, inside: Function) -> None:
+    of, place = node.value, node.slice
+    if isinstance(of, ast.Name) and isinstance(place, ast.Constant) and place.value == 0 and MANY.search(of.id):
+        _add(inside, "first only", node, f"{of.id}[0]")
+
+
+def of_while(source: Source, node: ast.While, inside: Function) -> None:
+    """A loop that tries again for ever, and one whose first error ends it."""
+    if not (isinstance(node.test, ast.Constant) and node.test.value):
+        return
+    for each in node.body:
+        if isinstance(each, ast.Try):
+            done = [one for stmt in (*each.body, *each.orelse) for one in ast.walk(stmt)]
+            caught = [handler for handler in each.handlers if not _ends(handler)]
+            if caught and any(isinstance(one, ast.Return | ast.Break) for one in done):
+                kind = source.written(caught[0].type) if caught[0].type else ""
+                _add(inside, "retries", caught[0], f"{f'except {kind}'.strip()} in {inside.name}")
+    if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
+        _add(inside, "unguarded", node, f"while {source.written(node.test)}")
+
+
+def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
+    """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
+    what came in from outside."""
+    every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
+    if not every:
+        return made.hazards
+    tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
+    names = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    taken = Counter(each.text for each in every)
+    for each in every:
+        name = each.text.partition("[")[0]
+        guarded = any(one.lineno <= each.line <= (one.end_lineno or 0) for one in tries)
+        others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, node))
+        if guarded if each.kind == "unguarded" else others:
+            made.hazards.remove(each)
+    return made.hazards
 
 
 def _is_unpacked(name: str, node: ast.AST) -> bool:
@@ -202,26 +216,6 @@ def _is_unpacked(name: str, node: ast.AST) -> bool:
         if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
         for each in assign.targets
     )
-
-
-def _of_loop(source: Source, node: ast.While, parents: dict[ast.AST, ast.AST], made: Function) -> None:
-    """A loop that tries again for ever, and one whose first error ends it."""
-    if not (isinstance(node.test, ast.Constant) and node.test.value):
-        return
-    tried = [each for each in node.body if isinstance(each, ast.Try)]
-    for each in tried:
-        leaves = any(
-            isinstance(one, ast.Return | ast.Break) for stmt in each.body + each.orelse for one in ast.walk(stmt)
-        )
-        caught = [handler for handler in each.handlers if not _ends(handler)]
-        if leaves and caught:
-            kind = source.written(caught[0].type) if caught[0].type else ""
-            _add(made, "retries", caught[0], f"{f'except {kind}'.strip()} in {made.name}")
-    around = parents.get(node)
-    while around is not None and not isinstance(around, ast.Try):
-        around = parents.get(around)
-    if around is None and not any(isinstance(each, ast.Try) for each in ast.walk(node)):
-        _add(made, "unguarded", node, f"while {source.written(node.test)}")
 
 
 def _ends(handler: ast.ExceptHandler) -> bool:

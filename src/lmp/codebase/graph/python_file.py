@@ -150,6 +150,7 @@ class _Reader:
             case ast.While():
                 inside.loops += 1
                 inside.endless = True
+                hazards.of_while(self.source, node, inside)
                 self.expression(node.test, inside, loop + 1)
                 self.block(node.body, inside, owner, loop + 1)
                 self.block(node.orelse, inside, owner, loop)
@@ -245,7 +246,6 @@ class _Reader:
         made.annotated = self.annotation(node.returns)
         made.is_async = isinstance(node, ast.AsyncFunctionDef)
         made.arguments = tuple(_arguments(self.source, arguments))
-        made.gets = tuple(_gets(node))
         hazards.of_function(self.source, node, made)
         self.found.functions.append(made)
         if owner is not None:
@@ -259,6 +259,7 @@ class _Reader:
         for each in node.decorator_list:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
+        made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 
     def a_class(self, node: ast.ClassDef, inside: Function, owner: Class | None) -> None:
@@ -409,6 +410,7 @@ class _Reader:
                 continue
             if isinstance(each, ast.Attribute):
                 inside.reads.add(each.attr)
+                self.attribute(each, inside)
             elif isinstance(each, ast.Call):
                 self.call(each, inside, depth)
             elif isinstance(each, ast.comprehension):
@@ -421,7 +423,15 @@ class _Reader:
                     self.opens(each.right)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
+            elif isinstance(each, ast.Subscript):
+                hazards.of_subscript(each, inside)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+
+    def attribute(self, node: ast.Attribute, inside: Function) -> None:
+        if node.attr == "total_memory":
+            hazards.of_memory(self.source, node, inside)
+        if isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            inside.gets[node.attr] = min(node.lineno, inside.gets.get(node.attr, node.lineno))
 
     def opens(self, name: ast.expr) -> None:
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
@@ -601,15 +611,6 @@ class _Reader:
             elif isinstance(each, ast.BinOp | ast.Tuple):
                 waiting.extend(ast.iter_child_nodes(each))
         return tuple(dict.fromkeys(found))
-
-
-def _gets(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int]]:
-    found: dict[str, int] = {}
-    for each in ast.walk(node):
-        loaded = isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load)
-        if isinstance(each, ast.Attribute) and loaded and isinstance(each.value, ast.Name) and each.value.id == "self":
-            found[each.attr] = min(each.lineno, found.get(each.attr, each.lineno))
-    yield from found.items()
 
 
 def _arguments(source: Source, of: ast.arguments) -> Iterator[tuple[str, int, str]]:

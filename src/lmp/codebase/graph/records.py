@@ -171,7 +171,7 @@ class Function:
     loops: int = 0
     endless: bool = False
     """It has a ``while``."""
-    gets: tuple[tuple[str, int], ...] = ()
+    gets: dict[str, int] = field(default_factory=dict)
     """Attributes that it reads of ``self``, each with its first line."""
     abstract: bool = False
     """Its body says nothing: a docstring, ``pass``, a raise of NotImplementedError."""

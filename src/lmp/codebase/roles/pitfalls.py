@@ -363,6 +363,8 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         # A function of the code base that has the name of a public one fetches nothing by itself.
         own = [edge.callee.name for edge in reading.graph.edges[function] if edge.line == hazard.line]
         return hazard.text.rpartition(".")[2] not in own
+    if hazard.kind == "total memory":
+        return FREE.isdisjoint(function.reads)
     if hazard.kind == "unguarded":
         return _runs_in_thread(reading, function)
     if hazard.kind == "cut":
@@ -370,6 +372,8 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
     return True
 
 
+FREE = frozenset(["mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated"])
+"""What is asked by who knows that others take memory too."""
 THREADS = frozenset(["Thread", "Timer", "submit"])
 
 
@@ -438,7 +442,7 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         if function.name == "__init__" and _skips_module(reading, function, function.owner):
             yield Hazard("no super", function.line, f"class {function.owner.name}")
         has = None
-        for name, line in function.gets if "hasattr" not in function.reads else ():
+        for name, line in function.gets.items() if "hasattr" not in function.reads else ():
             if name[:2] != "__":
                 has = has if has is not None else _attributes(reading, function.owner)
                 if has and name not in has:
