@@ -29,6 +29,14 @@ SOURCE = textwrap.dedent(
         for each in path:
             if not each:
                 raise ValueError("empty")
+        if kind == "c":
+            raise ValueError("c is gone")
+        if kind == "d":
+            return strict
+        if kind == "e":
+            return path
+        else:
+            raise ValueError("unknown")
     """
 )
 
@@ -46,6 +54,8 @@ class _Files:
         # The last branch is taken where neither of the tests before it holds.
         (11, [Condition(("strict",)), Condition(("kind == 'a'", "kind == 'b'"), holds=False)]),
         (14, [Condition(("not each",))]),
+        # "d" has returned before, and "c" is refused too.
+        (22, [Condition(("kind == 'd'", "kind == 'e'"), holds=False)]),
     ],
 )
 def test_the_conditions_of_a_statement(line: int, expected: list[Condition]) -> None:

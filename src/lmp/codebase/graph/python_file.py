@@ -317,7 +317,18 @@ class _Reader:
             self.expression(target, inside, loop)
         self.written_to(target, value, inside)
         self.bind(target, self.chains(value), inside, owner)
+        if inside is self.found.body and owner is None:
+            self.tried(target, value, inside)
         self.makes(target, value, inside)
+
+    def tried(self, target: ast.expr, value: ast.expr, body: Function) -> None:
+        """``flash, found = load_if_there("flash")``: a name that a call with the same name as a text gives is the
+        package."""
+        first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+        text = value.args[0] if isinstance(value, ast.Call) and value.args else None
+        if isinstance(first, ast.Name) and isinstance(text, ast.Constant) and text.value == first.id:
+            self.found.imports[first.id] = first.id
+            body.locals[first.id] = []
 
     def bind(self, target: ast.expr, chains: Iterable[Chain], inside: Function, owner: Class | None) -> None:
         chains = list(chains)

@@ -535,6 +535,9 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     def at(place: Place) -> str:
         return f"({place.file}:{place.line})"
 
+    def many(number: int, one: str) -> str:
+        return f"{number} {one}{'s' * (number != 1)}"
+
     lines = ["key insights:"]
     lines += [f"  {c.title}: {c.definition.qualname} {at(c.definition.place)}" for c in study.components[:6]]
     lines.append("notable optimizations:")
@@ -542,21 +545,21 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     tuned = next((kernel for kernel in study.ranked_kernels if kernel.autotuned), None)
     if tuned is not None:
         number, configs = facts.counts["autotuned"], facts.counts["autotune_configs"]
-        found.append(f"  {number} autotuned kernels with {configs} configurations, as {tuned.name} {at(tuned.place)}")
+        told = f"{many(number, 'autotuned kernel')} with {many(configs, 'configuration')}"
+        found.append(f"  {told}, as {tuned.name} {at(tuned.place)}")
     fused = [kernel for kernel in study.ranked_kernels if FUSED.search(kernel.name)]
     if fused:
-        found.append(f"  {len(fused)} kernels that fuse by their names, as {fused[0].name} {at(fused[0].place)}")
+        told = f"{many(len(fused), 'kernel')} named for what is fused"
+        found.append(f"  {told}, as {fused[0].name} {at(fused[0].place)}")
     if facts.kernels:
         best = study.ranked_kernels[0]
-        found.append(f"  {facts.counts['kernels']} kernels of its own, as {best.name} {at(best.place)}")
+        found.append(f"  {many(facts.counts['kernels'], 'kernel')} of its own, as {best.name} {at(best.place)}")
     compiled = next(iter(study.base.notes("compiled")), None)
     if compiled is not None:
         found.append(f"  compilation, as {compiled[1].text[:60]} {at(Place(compiled[0], compiled[1].line))}")
     lines += found or ["  none found (searched: kernels, autotuners, compilation)"]
     lines.append("limitations:")
-    told = telling(study)[:5]
-    lines += [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in told] or [
-        "  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"
-    ]
+    limits = [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in telling(study)[:5]]
+    lines += limits or ["  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"]
     lines.append("details:")
     return [*lines, *(f"  {report}{anchor(title)}" for title in DETAILS[is_implementation])]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import UnionType
 
 from lmp.codebase.facts import Place
 from lmp.report.repository.code_base import CodeBase
@@ -82,17 +84,20 @@ class Condition:
 def conditions(base: CodeBase, place: Place) -> list[Condition]:
     """Of the statement at a line the conditions of the branches that it stands in, the outermost of its function first.
 
-    Loops, handlers of errors and earlier returns are not told.
+    What stands right before an ``if`` and returns is one of the tests that failed in its ``else``. Loops, handlers of
+    errors and other returns are not told.
     """
     found: list[Condition] = []
-    waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in _functions(base, place)]
+    inside = _functions(base, place)
+    left = _left_before(inside)
+    waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in inside]
     while waiting:
         node, around = waiting.pop()
         if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
             found = around
         if isinstance(node, ast.If):
             waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
-            tests = [node.test]
+            tests = [*left.get(node, ()), node.test]
             while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
                 node = node.orelse[0]
                 waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
@@ -102,6 +107,31 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
         else:
             waiting += [(each, around) for each in ast.iter_child_nodes(node) if not isinstance(each, Function)]
     return found
+
+
+def _left_before(bodies: Iterable[ast.AST]) -> dict[ast.If, list[ast.expr]]:
+    """Of each ``if`` the tests of those right before it with which the function returns."""
+    found: dict[ast.If, list[ast.expr]] = {}
+    for node in (each for body in bodies for each in ast.walk(body)):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            tests: list[ast.expr] = []
+            for statement in block if isinstance(block, list) else ():
+                if not isinstance(statement, ast.If):
+                    tests = []
+                    continue
+                found[statement] = list(tests)
+                if statement.orelse or not _leaves(statement.body, ast.Return | ast.Raise):
+                    tests = []
+                elif _leaves(statement.body, ast.Return):
+                    tests = [*tests, statement.test]
+    return found
+
+
+def _leaves(body: Sequence[ast.stmt], by: type[ast.stmt] | UnionType) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and _leaves(last.body, by) and _leaves(last.orelse, by)
+    return isinstance(last, by)
 
 
 def _functions(base: CodeBase, place: Place) -> list[Function]:
