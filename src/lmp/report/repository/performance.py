@@ -64,7 +64,7 @@ def performance(study: Study) -> Section:
 
 
 def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
-    """Candidates by what stands in kernels' own lines. What sums products may be bound by either."""
+    """Candidates by what stands in kernels' own lines. What sums may be bound by either."""
     compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if PRODUCT in work.counts]
     scalar = [
         pointer(kernel.place, kernel.name)
@@ -83,15 +83,13 @@ def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
     title = Bold("Memory Bound:")
     known = any({LOAD, STORE, ATOMIC} & work.counts.keys() for _, work in worked)
     if moving:
-        yield sentence(
-            title, " candidates, as they move data and keep no running sum of products: ", *some(moving), "."
-        )
+        yield sentence(title, " candidates, as they move data and neither multiply nor sum: ", *some(moving), ".")
     elif known:
-        yield sentence(title, " none found (searched: kernels that load or store and keep no running sum of products).")
+        yield sentence(title, " none found (searched: kernels that load or store, and neither multiply nor sum).")
     else:
         yield sentence(title, " not judged, as no load and no store was found in kernels' own lines.")
     if scalar:
-        words = " they sum products, without tensor cores: "
+        words = " they sum, without tensor cores: "
         yield sentence(Bold("Either, by the sizes:"), words, *some(scalar), ".")
 
 
@@ -134,11 +132,16 @@ def _timeline(study: Study) -> list[Block]:
                 ]
                 pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
     blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
-    words = (
-        "In the order of the lines: of several branches one is taken."
-        if pieces
-        else "Launches below the loop: none found (searched: the drawn calls; other packages start their own kernels)."
-    )
+    elsewhere = [each for each in study.base.facts.launches if study.base.is_own(each.place.file)]
+    words: Line
+    if pieces:
+        words = "In the order of the lines: of several branches one is taken."
+    elif elsewhere:
+        places = some([pointer(each.place, each.kernel) for each in elsewhere])
+        apart = sentence(*plural(len(elsewhere), "launch", "launches"), " outside of the drawn calls: ", *places)
+        words = sentence(*apart, f". When they run {UNKNOWN}.")
+    else:
+        words = "Launches: none found (searched: the whole code; other packages start their own kernels)."
     return [
         *blocks,
         Paragraph(words),
