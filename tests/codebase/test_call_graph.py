@@ -312,3 +312,9 @@ def run(job):
     found = edges(tmp_path, engine=engine, parts=parts, use=use, jobs=jobs)
     # The names ``H`` and ``J`` say nothing: a call through them leads where the class does, or what was set on it.
     assert {to for caller, to in found if caller == "run"} == {"Jobs.add", "First.step", "Second.step"}
+
+
+def test_a_module_that_imports_its_own_name_means_another_package(tmp_path: Path) -> None:
+    torch = "import torch\n\ndef load():\n    return torch.load('x')\n\ndef zeros():\n    return 0\n"
+    use = "import torch\n\ndef caller():\n    torch.zeros()\n"
+    assert edges(tmp_path, pkg__torch=torch, pkg__use=use) == set()

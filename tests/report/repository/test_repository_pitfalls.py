@@ -37,6 +37,12 @@ SOURCE = textwrap.dedent(
             return path
         else:
             raise ValueError("unknown")
+        if strict:
+            if kind == "f":
+                return strict
+            if kind == "g":
+                return path
+            raise ValueError("neither")
     """
 )
 
@@ -56,6 +62,8 @@ class _Files:
         (14, [Condition(("not each",))]),
         # "d" has returned before, and "c" is refused too.
         (22, [Condition(("kind == 'd'", "kind == 'e'"), holds=False)]),
+        # What returns before a refusal is taken.
+        (28, [Condition(("strict",)), Condition(("kind == 'f'", "kind == 'g'"), holds=False)]),
     ],
 )
 def test_the_conditions_of_a_statement(line: int, expected: list[Condition]) -> None:

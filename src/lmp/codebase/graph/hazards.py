@@ -22,7 +22,7 @@ IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
 SET = re.compile(
-    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|do_sample|top_[kp]|min_p|threads|workers|trust_remote_code)"
+    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|do_sample|top_[kp]|min_p|threads|workers)"
     r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
 )
 """Names that a user expects to set, whatever the code base."""
@@ -267,7 +267,8 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
                     _add(inside, "fixed", one, f"{key.value} = {source.written(one)}")
         if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
             of = each.value.func if isinstance(each.value, ast.Call) else None
-            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname:
+            tested = " in " in (text := source.written(value)) or "len(" in text
+            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname and not tested:
                 _add(inside, "part", each, source.written(each))
         elif (
             isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant)
@@ -346,5 +347,7 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
             _add(inside, "tool", node, first.value.split()[0] if first.value.split() else "")
     elif not DECLARES.search(name or last):
         for each in node.keywords:
+            if each.arg == "trust_remote_code" and source.written(each.value) == "True":
+                _add(inside, "trusts", each.value, "trust_remote_code=True")
             if each.arg and SET.fullmatch(each.arg) and (_number(each.value) or source.written(each.value) == "True"):
                 _add(inside, "fixed", each.value, f"{each.arg} = {source.written(each.value)}")

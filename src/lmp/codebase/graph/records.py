@@ -119,6 +119,7 @@ HazardKind = Literal[
     "swallowed",
     "tool",
     "total memory",
+    "trusts",
     "unbounded",
     "unguarded",
     "zero",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
-from lmp.codebase.modules import Modules
+from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
 """Names that are followed from one expression."""
@@ -111,7 +111,8 @@ Values = tuple[Value, ...]
 class Evaluator:
     def __init__(self, graphs: Mapping[str, FileGraph]) -> None:
         self.graphs = graphs
-        self.modules = Modules(graphs)
+        imported = [(file, name.partition(".")[0]) for file, each in graphs.items() for name in each.imports.values()]
+        self.modules = Modules(graphs, of_other_packages(imported))
         self.subclasses: dict[Class, list[Class]] = {}
         self._memo: dict[tuple[object, Chain], Values] = {}
         self._busy: set[tuple[object, Chain]] = set()

@@ -151,7 +151,7 @@ SAID: dict[HazardKind, Said] = {
     "limit": Said(
         1.4,
         "The default is kept.",
-        "What is longer or more than this is cut off or refused.",
+        "It bounds what is taken: longer or more may be cut off, refused, or left waiting.",
         "Give the argument a value that fits the run.",
     ),
     "replaced": Said(
@@ -183,6 +183,12 @@ SAID: dict[HazardKind, Said] = {
         "Another process uses the same device.",
         "Its memory counts as free, so that the device runs out of memory.",
         "Ask for the free memory, or set the size by hand.",
+    ),
+    "trusts": Said(
+        1,
+        "A model is loaded whose repository has code of its own.",
+        "That code runs here, with the rights of the user.",
+        "Name a revision that was read, or pass False.",
     ),
     "unguarded": Said(
         3,

@@ -385,6 +385,7 @@ def _lifecycle(study: Study) -> list[Block]:
     for function in study.reading.functions:
         for name in function.reads:
             readers.setdefault(name, []).append(function)
+    keepers = Counter(name for of in study.reading.classes for name in of.attributes)
     rows: list[Sequence[Line]] = []
     seen: set[tuple[str, str]] = set()
     for function in study.reading.functions:
@@ -395,7 +396,8 @@ def _lifecycle(study: Study) -> list[Block]:
             used = [
                 each
                 for each in readers.get(made.target, ())
-                if each is not function and _reads(study, each, made.target, function.owner)
+                if each is not function
+                and _reads(study, each, made.target, function.owner, alone=keepers[made.target] == 1)
             ]
             used.sort(key=lambda each: (each.owner is not function.owner, each not in study.reading.attending))
             if used and len(rows) < SHOWN:
@@ -412,8 +414,9 @@ def _is_parameter(study: Study, function: Function, made: Made) -> bool:
     return re.search(rf"\b{made.target}\b[^=]*=\s*(?:\w+\.)*Parameter\(", text) is not None
 
 
-def _reads(study: Study, reader: Function, name: str, owner: Class | None) -> bool:
-    """Of an attribute of ``owner``. What another class keeps on ``self`` by the same name is its own."""
+def _reads(study: Study, reader: Function, name: str, owner: Class | None, *, alone: bool) -> bool:
+    """Of an attribute of ``owner``. What another class keeps by the same name is its own; ``alone`` says that none
+    does."""
     if owner is None or name in reader.params or name in reader.locals:
         return False
     bases = {chain[-1] for chain in reader.owner.bases if chain} if reader.owner is not None else set()
@@ -422,7 +425,7 @@ def _reads(study: Study, reader: Function, name: str, owner: Class | None) -> bo
     lines = [line for line in lines if not line.lstrip().startswith("del ")]
     if reader.owner is owner or owner.name in bases:
         return any(re.search(rf"\.{name}\b", line) for line in lines)
-    if reader not in study.reading.attending:
+    if not alone or reader not in study.reading.attending:
         return False
     return any(re.search(rf"\b(?!self\b|cls\b)\w+\.{name}\b|self\.\w+\.{name}\b", line) for line in lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lmp.codebase.facts import Kernel, Place
@@ -34,6 +33,8 @@ WAITS = frozenset(
      "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
 )  # fmt: skip
 """Calls after which the host, or a stream, has waited for a device."""
+TAKES = frozenset(["item", "cpu", "tolist", "barrier"])
+"""Those that have other uses too."""
 
 
 def performance(study: Study) -> Section:
@@ -94,21 +95,22 @@ def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
 
 
 def _synchronization(study: Study) -> Line:
-    waits: Counter[str] = Counter()
-    first: dict[str, Place] = {}
-    for function in study.reading.functions:
-        for call in function.calls:
-            if call.name in WAITS and function in study.reading.running and not ASIDE.search(function.file):
-                waits[call.name] += 1
-                first.setdefault(call.name, Place(function.file, call.line))
-    shown = [
-        sentence(code(name, 30), " at ", *plural(number, "place"), ", as ", pointer(first[name]))
-        for name, number in waits.most_common(6)
-    ]
     title = Bold("Synchronization:")
-    if not shown:
-        return sentence(title, " none found (searched: calls that wait for a device).")
-    return sentence(title, " in functions that lead to a model: ", joined(shown, "; "), ".")
+    run = [each for each in study.reading.functions if each in study.reading.running]
+    for where, functions, names in (
+        (" in functions that lead to a model: ", run, WAITS),
+        (" nowhere on the way to a model; elsewhere: ", study.reading.functions, WAITS - TAKES),
+    ):
+        waits: dict[str, list[Place]] = {}
+        for function in functions:
+            for call in function.calls if not ASIDE.search(function.file) else ():
+                if call.name in names:
+                    waits.setdefault(call.name, []).append(Place(function.file, call.line))
+        most = sorted(waits.items(), key=lambda item: -len(item[1]))[:6]
+        if most:
+            told = [sentence(code(n, 30), " at ", *plural(len(at), "place"), ", as ", pointer(at[0])) for n, at in most]
+            return sentence(title, where, joined(told, "; "), ".")
+    return sentence(title, " none found (searched: calls that wait for a device).")
 
 
 def some(found: Sequence[Inline]) -> list[Inline]:

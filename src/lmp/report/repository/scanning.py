@@ -19,7 +19,7 @@ _HARDWARE = re.compile(
 )
 _TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
 _COMPILED = re.compile(
-    r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*)|(?:_dynamo|compiler)\.disable)"
+    r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*|load)|(?:_dynamo|compiler)\.disable)"
     r"|(?:mx|mlx\.core)\.compile|(?:jax|flax|equinox|eqx|haliax|hax)\.(?:\w+\.)*(?:p?jit|pmap|filter_p?jit|named_p?jit)"
     r"|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
 )

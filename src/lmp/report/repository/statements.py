@@ -52,13 +52,15 @@ def _parameter(of: ast.arg, default: ast.expr | None) -> str:
 
 
 def returned(node: Function) -> list[str]:
-    """The annotation of what it returns, else each expression that it returns, as written."""
+    """The annotation of what it returns, else each expression that it returns or yields, as written."""
     if node.returns is not None:
         return [ast.unparse(node.returns)]
     inner = {each for one in ast.walk(node) if isinstance(one, Function) and one is not node for each in ast.walk(one)}
-    found = [each for each in ast.walk(node) if isinstance(each, ast.Return) and each not in inner]
+    leaving = ast.Return | ast.Yield | ast.YieldFrom
+    found = [each for each in ast.walk(node) if isinstance(each, leaving) and each not in inner]
     found.sort(key=lambda each: each.lineno)
-    return list(dict.fromkeys(ast.unparse(each.value) for each in found if each.value is not None))
+    given = [(each, ast.unparse(each.value)) for each in found if each.value is not None]
+    return list(dict.fromkeys(text if isinstance(each, ast.Return) else f"yield {text}" for each, text in given))
 
 
 def refusal(base: CodeBase, place: Place) -> tuple[str, str]:
@@ -84,7 +86,7 @@ class Condition:
 def conditions(base: CodeBase, place: Place) -> list[Condition]:
     """Of the statement at a line the conditions of the branches that it stands in, the outermost of its function first.
 
-    What stands right before an ``if`` and returns is one of the tests that failed in its ``else``. Loops, handlers of
+    What returns right before an ``else`` or a ``raise`` is one of the tests that failed there. Loops, handlers of
     errors and other returns are not told.
     """
     found: list[Condition] = []
@@ -94,7 +96,8 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
     while waiting:
         node, around = waiting.pop()
         if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
-            found = around
+            before = tuple(ast.unparse(test) for test in left.get(node, ()))
+            found = [*around, Condition(before, holds=False)] if before else around
         if isinstance(node, ast.If):
             waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
             tests = [*left.get(node, ()), node.test]
@@ -109,21 +112,19 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
     return found
 
 
-def _left_before(bodies: Iterable[ast.AST]) -> dict[ast.If, list[ast.expr]]:
-    """Of each ``if`` the tests of those right before it with which the function returns."""
-    found: dict[ast.If, list[ast.expr]] = {}
+def _left_before(bodies: Iterable[ast.AST]) -> dict[ast.stmt, list[ast.expr]]:
+    """Of each ``if`` and ``raise`` the tests of those right before it with which the function returns."""
+    found: dict[ast.stmt, list[ast.expr]] = {}
     for node in (each for body in bodies for each in ast.walk(body)):
         for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             tests: list[ast.expr] = []
             for statement in block if isinstance(block, list) else ():
-                if not isinstance(statement, ast.If):
-                    tests = []
-                    continue
                 found[statement] = list(tests)
-                if statement.orelse or not _leaves(statement.body, ast.Return | ast.Raise):
+                branch = statement if isinstance(statement, ast.If) and not statement.orelse else None
+                if branch is None or not _leaves(branch.body, ast.Return | ast.Raise):
                     tests = []
-                elif _leaves(statement.body, ast.Return):
-                    tests = [*tests, statement.test]
+                elif _leaves(branch.body, ast.Return):
+                    tests = [*tests, branch.test]
     return found
 
 
