@@ -422,8 +422,7 @@ class Evaluator:
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
-        if not found and name == "apply" and (run := self.method(of, "forward")) is not None:
-            # A function of autograd runs its ``forward``.
+        if not found and name == "apply" and (run := self._applies(value)) is not None:
             return (FunctionValue(run, of),)
         if not found and isinstance(value, Instance):
             if name in FLUENT:
@@ -431,6 +430,13 @@ class Evaluator:
             if name == "__call__":
                 return self._member(value, "forward", depth) if self.method(of, "forward") else ()
         return tuple(found)[:MOST]
+
+    def _applies(self, value: ClassValue | Instance) -> Function | None:
+        """A function of autograd runs its ``forward``; a module of flax, which has none, what calling it runs."""
+        forward = self.method(value.of, "forward")
+        if isinstance(value, ClassValue):
+            return forward
+        return self.method(value.of, "__call__") if forward is None else None
 
     def _given(self, of: Class, name: str, depth: int) -> Values:
         """What the calls of a class's constructor give for a field of its body."""

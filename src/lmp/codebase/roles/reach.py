@@ -365,10 +365,13 @@ def _takes_all(function: Function, call: Call) -> bool:
 
 
 def _calls_model(call: Call) -> bool:
-    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
+    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``, ``model.apply(params, x)``.
+
+    With one argument ``apply`` hands a function to the parts of a model.
+    """
+    run = (MODEL, "forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
     return any(
-        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
-        for chain in call.callee
+        [part for part in chain if part not in run[1:]][-1:] == [MODEL] and chain[-1] in run for chain in call.callee
     )
 
 
