@@ -118,6 +118,7 @@ class Evaluator:
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
+        self._kept_as: dict[str, dict[str, None]] = {}
         self._cut = 0
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -155,6 +156,12 @@ class Evaluator:
                         if value.of.file == graph.file:
                             value.of.lines.setdefault(held.attribute, held.line)
         self._memo.clear()
+        for graph in graphs.values():
+            for each in graph.every_class:
+                for name, given in each.attributes.items():
+                    for _, chain in given:
+                        if isinstance(chain[-1], str) and chain[-1] != name:
+                            self._kept_as.setdefault(chain[-1], {})[name] = None
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
@@ -637,6 +644,10 @@ class Evaluator:
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
                 sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
             yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+        # A function that an object keeps is called by the name of the field.
+        for name in self._kept_as.get(of.name, ()) if of.owner is None else ():
+            kept = self._sites.get(name, ())[:MOST_UNASKED]
+            yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
 
     def _leads_to(self, site: Function, number: int, of: Function) -> bool:
         found = self._all(site, site.calls[number].callee, 0)

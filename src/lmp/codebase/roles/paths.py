@@ -368,24 +368,28 @@ class Paths:
         return found
 
     @cached_property
+    def model(self) -> Ways:
+        """The ways to the model, else to attention that meets sampling or a gradient; where
+        the model is of another package, to what gets logits from a call."""
+        if self.reading.model is not None:
+            return self.ways(self._outermost(self.reading.model))
+        attends = self.ways(self.attention)
+        drawn = self.reaching({*self.sampling, *self.training})
+        return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
+
+    @cached_property
     def hubs(self) -> list[Function]:
         """Where a run parts: the function nearest to both the model and sampling, and the one nearest to both the model
         and a gradient."""
         found: dict[Function, None] = {}
         model = self.reading.model
-        attends = self.ends.get("attention") if model is None else self.ways(self._outermost(model))
         below = self._below([model] if model is not None else [])
         started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
-            if kind in self.ends and attends is not None:
+            if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
-                one, other = attends.far, self.ways(ends - below or ends).far
-                both = [
-                    each
-                    for each in one.keys() & other.keys()
-                    if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
-                ]
-
+                one, other = self.model.far, self.ways(ends - below or ends).far
+                both = [each for each in one.keys() & other.keys() if each not in below and self._is_plain(each)]
                 length = {
                     each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
                 }

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Class, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
@@ -246,8 +246,7 @@ class Reading:
             if not each.native
             and each.key not in self.kernels
             and any(
-                "logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains)
-                for name, chains in each.locals.items()
+                "logits" in split(name) and any(_gives(chain) for chain in chains) for name, chains in each.locals.items()
             )
         }
 
@@ -364,22 +363,30 @@ def _takes_all(function: Function, call: Call) -> bool:
     return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
 
 
+def _gives(chain: Chain) -> bool:
+    """Whether it is what a call returns that is not made on logits: ``logits.float()`` gives none."""
+    called = chain[-1]
+    named = [*chain[:-2], *(part for given in called.first for part in given)] if isinstance(called, Applied) else []
+    return isinstance(called, Applied) and not any(isinstance(each, str) and "logits" in split(each) for each in named)
+
+
 def _calls_model(call: Call) -> bool:
     """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``, ``model.apply(params, x)``.
 
     With one argument ``apply`` hands a function to the parts of a model.
     """
-    run = (MODEL, "forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
-    return any(
-        [part for part in chain if part not in run[1:]][-1:] == [MODEL] and chain[-1] in run for chain in call.callee
-    )
+    run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
+    return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+
+
+def _is_model(part: object) -> bool:
+    return isinstance(part, str) and part.strip("_") == MODEL
 
 
 def _on_model(call: Call) -> bool:
     """Whether it is a method of what is named ``model``: ``self.model.setup_caches(…)``."""
     return any(
-        len(chain) > 1 and isinstance(chain[-2], str) and chain[-2] == MODEL and isinstance(chain[-1], str)
-        for chain in call.callee
+        len(chain) > 1 and _is_model(chain[-2]) and isinstance(chain[-1], str) for chain in call.callee
     )
 
 
