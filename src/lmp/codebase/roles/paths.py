@@ -152,10 +152,10 @@ class Paths:
                     waiting.append(caller)
         return found
 
-    def ways(self, ends: Iterable[Function]) -> Ways:
-        """How far it is to the ends, from all that leads there."""
+    def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
+        """How far it is to the ends, from all that leads there by none that is closed."""
         ends = set(ends)
-        reach = self.reaching(ends)
+        reach = self.reaching(ends) - set(closed)
         calls = {
             function: [
                 edge
@@ -263,7 +263,9 @@ class Paths:
             "training": self._innermost(self.training),
             "queue": self.queues,
         }
-        return {kind: self.ways(ends) for kind, ends in found.items() if ends}
+        # What attention calls, as a projection, is not the other half of a layer.
+        aside = {"feed forward": self._modules("attention")}
+        return {kind: self.ways(ends, aside.get(kind, ())) for kind, ends in found.items() if ends}
 
     def _played(self, section: str, *roles: str) -> set[Function]:
         wanted = {(row.place.file, row.place.line) for row in self.rows if row.section == section and row.role in roles}
@@ -441,13 +443,14 @@ class Paths:
         """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
         ever, or that nobody calls."""
         begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
-        outermost = {each for _, each in begins}
-        outermost -= {edge.callee for each in outermost for edges in self.sites.get(each, ()) for edge in edges}
+        inner = {each: self.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
+        trained = self.reaching(self.training) if not self.training & ways.ends else set()
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
-            beside = BESIDE.search(row.place.file) is not None
-            return beside, row.role == "library", function not in outermost, *_plainness(function)
+            inside = any(other in inner.get(function, ()) for other in inner)
+            # What also trains draws samples on the way.
+            return not self._is_plain(function), row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
         plainest = {row.role == "library": each for row, each in reversed(ordered)}
@@ -480,6 +483,8 @@ class Paths:
             ways = self.ways([hub])
             begins = self._starts(ways)
             flow.run(begins, {"": ways, **asked})
+            if hub not in self.reaching(self.training):
+                self._prefill(flow, ways)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
@@ -492,6 +497,19 @@ class Paths:
         flow.add(self._steps(starts, flow), STEP)
         flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
+
+    def _prefill(self, flow: _Flow, ways: Ways) -> None:
+        """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
+        above = dict.fromkeys(caller for caller, _ in flow.edge_of if caller in ways.far)
+        found = [
+            edge
+            for function in above
+            for edges in self.sites.get(function, ())
+            for edge in self.alternatives(edges)
+            if edge.callee in self.model.far.keys() - ways.far.keys() and edge.how != "callback" and not _aside(edge)
+        ]
+        flow.add(found, STEP)
+        flow.run([edge.callee for edge in found], {"": self.model})
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
