@@ -290,8 +290,8 @@ class Paths:
                 continue
             for edges in self.sites.get(each, ()):
                 callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
-                named = [split(callee.owner.name) for callee in callees if callee.owner and callee.name in CALLED]
-                if len(named) == len(edges) and not any(one & SHAPES for one in named):
+                modules_of = [each for each in callees if each.owner and each.name in CALLED]
+                if len(modules_of) == len(edges) and not any(map(_shapes, modules_of)):
                     found.update(callee for callee in callees if callee not in attends)
         return found
 
@@ -561,7 +561,7 @@ class Paths:
             for edges in self.sites.get(function, ()):
                 for edge in self.alternatives(edges):
                     callee = edge.callee
-                    aside = BESIDE.search(f"{callee.file} {callee.qualname}")
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
                     if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
                         yield edge
@@ -663,6 +663,10 @@ def _alike(function: Function, first: Function) -> bool:
     """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
     owners = {function.owner, first.owner}
     return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+
+
+def _shapes(function: Function) -> bool:
+    return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
 
 
 def _is_step(function: Function) -> bool:
