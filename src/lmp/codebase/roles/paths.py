@@ -71,7 +71,7 @@ class Ways:
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
-        for edge in () if function in self.ends else self.calls.get(function, ()):
+        for edge in self.calls.get(function, ()):
             if self.far.get(edge.callee, math.inf) <= self.far[function]:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
@@ -477,7 +477,7 @@ class Paths:
         asked: dict[str, Ways] = {}
         for kind in ("batch",):
             if kind in ends and self.hubs:
-                asked[kind] = ends.pop(kind)
+                asked[kind] = ends[kind]
         starts: list[Function] = []
         for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
@@ -509,13 +509,17 @@ class Paths:
             if edge.callee in self.model.far.keys() - ways.far.keys() and edge.how != "callback" and not _aside(edge)
         ]
         flow.add(found, STEP)
-        flow.run([edge.callee for edge in found], {"": self.model})
+        owners = {function.owner for function in above} - {None}
+        beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
+        beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
+        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model})
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         reached = {callee for _, callee in flow.edge_of}
+        line = self.reading.graph.evaluator.line
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -526,6 +530,9 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
+                elif function in self.hubs and function.owner and chosen[0].callee.owner in line(function.owner):
+                    # A loop's steps are methods of its own object.
+                    found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
                 elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop calls is all that there is.
                     found += chosen
