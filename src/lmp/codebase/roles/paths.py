@@ -20,6 +20,7 @@ from functools import cached_property
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -262,6 +263,8 @@ class Paths:
             "batch": self.batches,
             "training": self._innermost(self.training),
             "queue": self.queues,
+            # A model of another package ends where it is called.
+            "model": self.reading.runs_model & self.model.ends,
         }
         # What attention calls, as a projection, is not the other half of a layer.
         aside = {"feed forward": self._modules("attention")}
@@ -410,7 +413,8 @@ class Paths:
                                 done |= phases
                         elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
                             found[each] = None
-        return list(found)
+        # Where what draws is handed in, the loop that leads to the model is all that there is.
+        return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
 
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead."""

@@ -239,14 +239,16 @@ class Reading:
 
     @cached_property
     def runs_model(self) -> set[Function]:
-        """Functions that get logits from a call: that is what a language model returns."""
+        """Functions that get logits from a call, or as a field of what it returns: that a language model gives back."""
         return {
             each
             for each in self.functions
             if not each.native
             and each.key not in self.kernels
             and any(
-                "logits" in split(name) and any(_gives(chain) for chain in chains) for name, chains in each.locals.items()
+                ("logits" in split(name) and _gives(chain)) or _has_logits(chain, each)
+                for name, chains in each.locals.items()
+                for chain in chains
             )
         }
 
@@ -368,6 +370,13 @@ def _gives(chain: Chain) -> bool:
     called = chain[-1]
     named = [*chain[:-2], *(part for given in called.first for part in given)] if isinstance(called, Applied) else []
     return isinstance(called, Applied) and not any(isinstance(each, str) and "logits" in split(each) for each in named)
+
+
+def _has_logits(chain: Chain, function: Function) -> bool:
+    """``model(…).logits``, and ``out.logits`` where ``out`` is what a call returned."""
+    at = next((at for at, part in enumerate(chain) if at and isinstance(part, str) and "logits" in split(part)), 0)
+    given = function.locals.get(str(chain[0]), ()) if at == 1 else ()
+    return at > 0 and any(isinstance(each[-1], Applied) for each in ((chain[at - 1],), *given))
 
 
 def _calls_model(call: Call) -> bool:
