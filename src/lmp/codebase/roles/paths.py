@@ -134,29 +134,10 @@ class Paths:
         named = [of.methods[callee.name] for of in above if callee.name in of.methods]
         return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
-    @cached_property
-    def callers(self) -> dict[Function, set[Function]]:
-        found: dict[Function, set[Function]] = {}
-        for function, sites in self.sites.items():
-            for edges in sites:
-                for edge in edges:
-                    found.setdefault(edge.callee, set()).add(function)
-        return found
-
-    def reaching(self, ends: Iterable[Function]) -> set[Function]:
-        found = set(ends)
-        waiting = list(found)
-        while waiting:
-            for caller in self.callers.get(waiting.pop(), ()):
-                if caller not in found:
-                    found.add(caller)
-                    waiting.append(caller)
-        return found
-
     def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
         """How far it is to the ends, from all that leads there by none that is closed."""
         ends = set(ends)
-        reach = self.reaching(ends) - set(closed)
+        reach = self.reading.reaching(ends) - set(closed)
         calls = {
             function: [
                 edge
@@ -285,7 +266,7 @@ class Paths:
     @cached_property
     def _beside_attention(self) -> set[Function]:
         """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
-        attends = self.reaching(self.attention)
+        attends = self.reading.reaching(self.attention)
         modules = {each for each in attends if each.name in CALLED and each.owner is not None}
         found: set[Function] = set()
         for each in modules:
@@ -379,7 +360,7 @@ class Paths:
         if self.reading.model is not None:
             return self.ways(self._outermost(self.reading.model))
         attends = self.ways(self.attention)
-        drawn = self.reaching({*self.sampling, *self.training})
+        drawn = self.reading.reaching({*self.sampling, *self.training})
         return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
 
     @cached_property
@@ -418,7 +399,7 @@ class Paths:
 
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead."""
-        attends = self.ends["attention"].far if "attention" in self.ends else {}
+        attends = self.reading.reaching(self.attention)
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
         named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
         return {model, *(each for each in named if each.file == model.file)}
@@ -447,8 +428,8 @@ class Paths:
         """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
         ever, or that nobody calls."""
         begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
-        inner = {each: self.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
-        trained = self.reaching(self.training) if not self.training & ways.ends else set()
+        inner = {each: self.reading.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
+        trained = self.reading.reaching(self.training) if not self.training & ways.ends else set()
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
@@ -468,7 +449,9 @@ class Paths:
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        roots = [each for each in every if each not in self.callers] or [each for each in every if each.endless]
+        callers = self.reading.graph.callers
+        called = {each for each in every if any(self.reading.is_own(edge.caller.file) for edge in callers.get(each, ()))}
+        roots = [each for each in every if each not in called] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
@@ -487,7 +470,7 @@ class Paths:
             ways = self.ways([hub])
             begins = self._starts(ways)
             flow.run(begins, {"": ways, **asked})
-            if hub not in self.reaching(self.training):
+            if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
