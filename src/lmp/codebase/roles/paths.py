@@ -397,6 +397,10 @@ class Paths:
         # Where what draws is handed in, the loop that leads to the model is all that there is.
         return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
 
+    def _makers(self, method: Function) -> set[Function]:
+        made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
+        return {made} if made is not None else set()
+
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead."""
         attends = self.reading.reaching(self.attention)
@@ -466,9 +470,14 @@ class Paths:
             if kind in ends and self.hubs:
                 asked[kind] = ends[kind]
         starts: list[Function] = []
+        entered = {each for _, each in self.entries}
         for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
             begins = self._starts(ways)
+            made = self.ways(self._makers(hub)) if not entered & ways.far.keys() else ways
+            if made is not ways and entered & made.far.keys():
+                # A user calls the loop on an object that an entry point makes.
+                flow.run(self._starts(made), {"": made})
             flow.run(begins, {"": ways, **asked})
             if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
