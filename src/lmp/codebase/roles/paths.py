@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
@@ -572,7 +572,12 @@ class Paths:
         seen = set(waiting)
         while waiting:
             function = waiting.pop()
+            led = [edge.call for (caller, _), edge in flow.edge_of.items() if caller is function and edge.call]
+            handed = {chain[:-1] for call in led for chain in _given(function, call)}
             for edges in self.sites.get(function, ()):
+                if edges[0].call is not None and handed & set(edges[0].call.callee):
+                    # What hands out the function that is called.
+                    yield from self.alternatives(edges)
                 for edge in self.alternatives(edges):
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
@@ -677,6 +682,15 @@ def _alike(function: Function, first: Function) -> bool:
     """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
     owners = {function.owner, first.owner}
     return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+
+
+def _given(function: Function, call: Call) -> Iterator[Chain]:
+    """The calls that gave a function what it calls by a name of its own."""
+    for name in (chain[0] for chain in call.callee if all(str(part)[:1] == ITEM[0] for part in chain[1:])):
+        for chain in function.locals.get(str(name), ()):
+            made = [at for at, part in enumerate(chain) if isinstance(part, Applied)]
+            if made:
+                yield chain[: made[0] + 1]
 
 
 def _shapes(function: Function) -> bool:
