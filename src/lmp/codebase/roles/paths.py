@@ -46,7 +46,7 @@ MOST_CHOSEN = 3
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
-SHAPES = frozenset(["norm", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+SHAPES = frozenset(["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
