@@ -177,12 +177,32 @@ class Source:
         return {name: nodes[0] for name, nodes in seen.items() if len(nodes) == 1}
 
 
+ALIAS = re.compile(r"(?m)^([ \t]*)type[ \t]+(\w+)(?:\[[^\]\n]*\])?(?=[ \t]*=)")
+GENERIC = re.compile(r"(?m)^([ \t]*(?:async[ \t]+def|def|class)[ \t]+\w+)(\[[^()\n]*\])(?=[ \t]*[(:])")
+"""Of Python 3.12: ``type Name = …``, and parameters of types in brackets."""
+
+
+def tree_of(text: str) -> ast.Module:
+    """Python that is newer than this one is read without its words on types; lines and columns stay.
+
+    Raises SyntaxError, ValueError or RecursionError for what Python cannot parse.
+    """
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        older = ALIAS.sub(lambda of: of[1] + of[2].ljust(len(of[0]) - len(of[1])), text)
+        older = GENERIC.sub(lambda of: of[1] + " " * len(of[2]), older)
+        if older == text:
+            raise
+        return ast.parse(older)
+
+
 def parse(file: str, text: str) -> Source:
     """Raises DoesNotParse, and Unreadable where the code nests deeper than Python itself takes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            tree = tree_of(text)
     except SyntaxError as error:
         raise DoesNotParse(f"does not parse: {_one_line(error.msg)}, line {error.lineno}") from None
     except ValueError as error:

@@ -322,13 +322,14 @@ class CallGraph:
         starts = call.name in STARTS
         for name, chains in (*(("", each) for each in call.args), *call.keywords):
             for chain in chains:
-                if not chain or chain == ("self",) or not isinstance(chain[-1], str):
+                runs = starts or name == "target"
+                if not chain or (chain == ("self",) and not runs) or not isinstance(chain[-1], str):
                     continue
                 for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
                     if isinstance(value, FunctionValue) and value.of is not function:
-                        how: Dispatch = "process" if starts or name == "target" else "callback"
+                        how: Dispatch = "process" if runs else "callback"
                         yield Edge(function, value.of, call.line, how, 1, call)
-                    elif (isinstance(value, Instance) and starts) or (
+                    elif (isinstance(value, Instance) and runs) or (
                         isinstance(value, Instance) and name == "" and self._runs_its_first(call, chains)
                     ):
                         yield from (

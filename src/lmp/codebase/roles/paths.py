@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -45,7 +46,7 @@ MOST_CHOSEN = 3
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
-SHAPES = frozenset(["norm", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+SHAPES = frozenset(["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
@@ -71,7 +72,7 @@ class Ways:
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
-        for edge in () if function in self.ends else self.calls.get(function, ()):
+        for edge in self.calls.get(function, ()):
             if self.far.get(edge.callee, math.inf) <= self.far[function]:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
@@ -115,7 +116,7 @@ class Paths:
         found: dict[Function, list[list[Edge]]] = {}
         for function in self.reading.functions:
             sites: dict[tuple[int, str], list[Edge]] = {}
-            for edge in self.reading.graph.edges[function]:
+            for edge in self._edges(function):
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
                     edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
@@ -123,6 +124,17 @@ class Paths:
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
+
+    def _edges(self, function: Function) -> Iterator[Edge]:
+        """The calls of a function and of those within it that only it calls, which are parts of it."""
+        graph = self.reading.graph
+        for edge in graph.edges[function]:
+            calls = graph.callers.get(edge.callee, ())
+            alone = edge.callee.outer is function and all(each.caller is function for each in calls)
+            if alone and edge.how == "direct" and graph.edges[edge.callee]:
+                yield from (replace(each, caller=function) for each in self._edges(edge.callee))
+            else:
+                yield edge
 
     def _interface(self, edge: Edge) -> Edge:
         """Where only tests put something in the place of a method, the method that they replace."""
@@ -133,29 +145,10 @@ class Paths:
         named = [of.methods[callee.name] for of in above if callee.name in of.methods]
         return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
-    @cached_property
-    def callers(self) -> dict[Function, set[Function]]:
-        found: dict[Function, set[Function]] = {}
-        for function, sites in self.sites.items():
-            for edges in sites:
-                for edge in edges:
-                    found.setdefault(edge.callee, set()).add(function)
-        return found
-
-    def reaching(self, ends: Iterable[Function]) -> set[Function]:
-        found = set(ends)
-        waiting = list(found)
-        while waiting:
-            for caller in self.callers.get(waiting.pop(), ()):
-                if caller not in found:
-                    found.add(caller)
-                    waiting.append(caller)
-        return found
-
-    def ways(self, ends: Iterable[Function]) -> Ways:
-        """How far it is to the ends, from all that leads there."""
+    def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
+        """How far it is to the ends, from all that leads there by none that is closed."""
         ends = set(ends)
-        reach = self.reaching(ends)
+        reach = self.reading.reaching(ends) - set(closed)
         calls = {
             function: [
                 edge
@@ -262,8 +255,12 @@ class Paths:
             "batch": self.batches,
             "training": self._innermost(self.training),
             "queue": self.queues,
+            # A model of another package ends where it is called.
+            "model": self.reading.runs_model & self.model.ends,
         }
-        return {kind: self.ways(ends) for kind, ends in found.items() if ends}
+        # What attention calls, as a projection, is not the other half of a layer.
+        aside = {"feed forward": self._modules("attention")}
+        return {kind: self.ways(ends, aside.get(kind, ())) for kind, ends in found.items() if ends}
 
     def _played(self, section: str, *roles: str) -> set[Function]:
         wanted = {(row.place.file, row.place.line) for row in self.rows if row.section == section and row.role in roles}
@@ -280,7 +277,7 @@ class Paths:
     @cached_property
     def _beside_attention(self) -> set[Function]:
         """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
-        attends = self.reaching(self.attention)
+        attends = self.reading.reaching(self.attention)
         modules = {each for each in attends if each.name in CALLED and each.owner is not None}
         found: set[Function] = set()
         for each in modules:
@@ -288,8 +285,8 @@ class Paths:
                 continue
             for edges in self.sites.get(each, ()):
                 callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
-                named = [split(callee.owner.name) for callee in callees if callee.owner and callee.name in CALLED]
-                if len(named) == len(edges) and not any(one & SHAPES for one in named):
+                modules_of = [each for each in callees if each.owner and each.name in CALLED]
+                if len(modules_of) == len(edges) and not any(map(_shapes, modules_of)):
                     found.update(callee for callee in callees if callee not in attends)
         return found
 
@@ -368,24 +365,28 @@ class Paths:
         return found
 
     @cached_property
+    def model(self) -> Ways:
+        """The ways to the model, else to attention that meets sampling or a gradient; where
+        the model is of another package, to what gets logits from a call."""
+        if self.reading.model is not None:
+            return self.ways(self._outermost(self.reading.model))
+        attends = self.ways(self.attention)
+        drawn = self.reading.reaching({*self.sampling, *self.training})
+        return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
+
+    @cached_property
     def hubs(self) -> list[Function]:
         """Where a run parts: the function nearest to both the model and sampling, and the one nearest to both the model
         and a gradient."""
         found: dict[Function, None] = {}
         model = self.reading.model
-        attends = self.ends.get("attention") if model is None else self.ways(self._outermost(model))
         below = self._below([model] if model is not None else [])
         started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
-            if kind in self.ends and attends is not None:
+            if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
-                one, other = attends.far, self.ways(ends - below or ends).far
-                both = [
-                    each
-                    for each in one.keys() & other.keys()
-                    if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
-                ]
-
+                one, other = self.model.far, self.ways(ends - below or ends).far
+                both = [each for each in one.keys() & other.keys() if each not in below and self._is_plain(each)]
                 length = {
                     each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
                 }
@@ -404,11 +405,16 @@ class Paths:
                                 done |= phases
                         elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
                             found[each] = None
-        return list(found)
+        # Where what draws is handed in, the loop that leads to the model is all that there is.
+        return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
+
+    def _makers(self, method: Function) -> set[Function]:
+        made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
+        return {made} if made is not None else set()
 
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead."""
-        attends = self.ends["attention"].far if "attention" in self.ends else {}
+        attends = self.reading.reaching(self.attention)
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
         named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
         return {model, *(each for each in named if each.file == model.file)}
@@ -437,13 +443,14 @@ class Paths:
         """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
         ever, or that nobody calls."""
         begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
-        outermost = {each for _, each in begins}
-        outermost -= {edge.callee for each in outermost for edges in self.sites.get(each, ()) for edge in edges}
+        inner = {each: self.reading.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
+        trained = self.reading.reaching(self.training) if not self.training & ways.ends else set()
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
-            beside = BESIDE.search(row.place.file) is not None
-            return beside, row.role == "library", function not in outermost, *_plainness(function)
+            inside = any(other in inner.get(function, ()) for other in inner)
+            # What also trains draws samples on the way.
+            return not self._is_plain(function), row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
         plainest = {row.role == "library": each for row, each in reversed(ordered)}
@@ -457,7 +464,9 @@ class Paths:
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        roots = [each for each in every if each not in self.callers] or [each for each in every if each.endless]
+        callers = self.reading.graph.callers
+        called = {each for each in every if any(self.reading.is_own(edge.caller.file) for edge in callers.get(each, ()))}
+        roots = [each for each in every if each not in called] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
@@ -470,12 +479,19 @@ class Paths:
         asked: dict[str, Ways] = {}
         for kind in ("batch",):
             if kind in ends and self.hubs:
-                asked[kind] = ends.pop(kind)
+                asked[kind] = ends[kind]
         starts: list[Function] = []
+        entered = {each for _, each in self.entries}
         for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
             begins = self._starts(ways)
+            made = self.ways(self._makers(hub)) if not entered & ways.far.keys() else ways
+            if made is not ways and entered & made.far.keys():
+                # A user calls the loop on an object that an entry point makes.
+                flow.run(self._starts(made), {"": made})
             flow.run(begins, {"": ways, **asked})
+            if hub not in self.reading.reaching(self.training):
+                self._prefill(flow, ways)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
@@ -489,11 +505,28 @@ class Paths:
         flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
+    def _prefill(self, flow: _Flow, ways: Ways) -> None:
+        """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
+        above = dict.fromkeys(caller for caller, _ in flow.edge_of if caller in ways.far)
+        found = [
+            edge
+            for function in above
+            for edges in self.sites.get(function, ())
+            for edge in self.alternatives(edges)
+            if edge.callee in self.model.far.keys() - ways.far.keys() and edge.how != "callback" and not _aside(edge)
+        ]
+        flow.add(found, STEP)
+        owners = {function.owner for function in above} - {None}
+        beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
+        beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
+        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model})
+
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         reached = {callee for _, callee in flow.edge_of}
+        line = self.reading.graph.evaluator.line
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -504,6 +537,9 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
+                elif function in self.hubs and function.owner and chosen[0].callee.owner in line(function.owner):
+                    # A loop's steps are methods of its own object.
+                    found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
                 elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop calls is all that there is.
                     found += chosen
@@ -536,10 +572,15 @@ class Paths:
         seen = set(waiting)
         while waiting:
             function = waiting.pop()
+            led = [edge.call for (caller, _), edge in flow.edge_of.items() if caller is function and edge.call]
+            handed = {chain[:-1] for call in led for chain in _given(function, call)}
             for edges in self.sites.get(function, ()):
+                if edges[0].call is not None and handed & set(edges[0].call.callee):
+                    # What hands out the function that is called.
+                    yield from self.alternatives(edges)
                 for edge in self.alternatives(edges):
                     callee = edge.callee
-                    aside = BESIDE.search(f"{callee.file} {callee.qualname}")
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
                     if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
                         yield edge
@@ -641,6 +682,19 @@ def _alike(function: Function, first: Function) -> bool:
     """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
     owners = {function.owner, first.owner}
     return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+
+
+def _given(function: Function, call: Call) -> Iterator[Chain]:
+    """The calls that gave a function what it calls by a name of its own."""
+    for name in (chain[0] for chain in call.callee if all(str(part)[:1] == ITEM[0] for part in chain[1:])):
+        for chain in function.locals.get(str(name), ()):
+            made = [at for at, part in enumerate(chain) if isinstance(part, Applied)]
+            if made:
+                yield chain[: made[0] + 1]
+
+
+def _shapes(function: Function) -> bool:
+    return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
 
 
 def _is_step(function: Function) -> bool:
