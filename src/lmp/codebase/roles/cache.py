@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from lmp.codebase.facts import Place
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
@@ -56,6 +57,8 @@ EARLIER = frozenset(["cache", "cached", "past", "present"])
 KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
 KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
+WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
+"""Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
 BY_NAME = "handles the cache"
 CALLED = ("forward", "__call__")
 USES = 2
@@ -97,6 +100,11 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
+    for of in reading.classes:
+        for name, line, why in _attributes(of):
+            role = "accounting" if TOLD & split(name) else "layout"
+            row = Row("kv_cache", role, f"{of.qualname}.{name}", Place(of.file, line), why, USES)
+            found.setdefault((of.file, line), row)
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -162,6 +170,26 @@ def _keys_and_values(of: Class) -> tuple[str, str] | None:
     """Two attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
     return _pair({name for name in of.attributes if kept or "cache" in split(name)})
+
+
+def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
+    """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
+    lines = {**of.lines, **{each.name: each.line for each in of.fields}}
+    declared = {each.name for each in of.fields}
+    pair = _keys_and_values(of) or ()
+    for name, line in lines.items() if not (of.native or says(f"{of.file} {of.qualname}", "not_kv_cache")) else ():
+        words = split(name)
+        if name not in declared and any(
+            by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
+        ):
+            # Whoever gave it keeps it.
+            continue
+        if name in pair:
+            yield name, line, "keeps keys and values"
+        elif words & EARLIER and words <= WHOLE and not words <= EARLIER - {"cache"}:
+            yield name, line, "keeps a cache"
+        elif words & {"cache", "cached", "kv"} and words & {"len", "length"} and len(words) < 4:
+            yield name, line, "how long the cache is"
 
 
 def _pair(names: Iterable[str]) -> tuple[str, str] | None:
@@ -328,7 +356,8 @@ def _from(call: Call, chain: Chain) -> bool:
 
 
 def _names(chain: Chain) -> list[str]:
-    return [part for part in chain if isinstance(part, str) and part != "self"]
+    """The names and keys of a chain: ``cache["k"]`` is of the cache and of keys."""
+    return [part.strip("[]") for part in chain if isinstance(part, str) and part != "self"]
 
 
 def _firsts(function: Function, chains: Iterable[Chain]) -> Iterator[Chain]:

@@ -1,0 +1,55 @@
+"""Caches and attention in makes that differ: each row follows from reading the few lines here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row
+
+
+def found(folder: Path, section: str, text: str) -> set[str]:
+    (folder / "run.py").write_text(text)
+    rows = every_row(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+    return {row.symbol for row in rows if row.section == section}
+
+
+STATE = """import torch
+
+
+class State:
+    cache: dict[str, torch.Tensor] | None
+    cache_length: int = 64
+    use_cache: bool = True
+
+
+class Given:
+    def __init__(self, cache):
+        self.cache = cache
+
+
+class PairCache:
+    def __init__(self, count):
+        self.keys = []
+        self.values = []
+        self.key_dtype = torch.half
+
+
+def attend(q, k, v, cache):
+    keys = torch.scatter(cache["k"], 0, q, k)
+    values = cache["v"]
+    cache["v"][q] = v
+    scores = torch.matmul(q, keys)
+    weights = torch.softmax(scores, -1)
+    mixed = torch.matmul(weights, values)
+    return mixed
+"""
+
+
+def test_where_caches_are_kept(tmp_path: Path) -> None:
+    rows = found(tmp_path, "kv_cache", STATE)
+    # A state says that it has a cache and how long it is, and a cache of pairs has both. Given keeps what is another's;
+    # ``use_cache`` and ``key_dtype`` hold no cache. ``cache["v"]`` is of values that are kept.
+    assert rows == {"State.cache", "State.cache_length", "PairCache", "PairCache.keys", "PairCache.values", "attend"}
