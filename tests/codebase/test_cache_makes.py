@@ -18,6 +18,10 @@ def found(folder: Path, section: str, text: str) -> set[str]:
 
 STATE = """import torch
 
+LayerCache = dict[str, torch.Tensor]
+CACHES = dict[str, int]
+TheCache = torch.nn.Module()
+
 
 class State:
     cache: dict[str, torch.Tensor] | None
@@ -50,6 +54,9 @@ def attend(q, k, v, cache):
 
 def test_where_caches_are_kept(tmp_path: Path) -> None:
     rows = found(tmp_path, "kv_cache", STATE)
-    # A state says that it has a cache and how long it is, and a cache of pairs has both. Given keeps what is another's;
+    # LayerCache is a type. A state says that it has a cache and how long it is, and a cache of pairs has both. Given keeps what is another's;
     # ``use_cache`` and ``key_dtype`` hold no cache. ``cache["v"]`` is of values that are kept.
-    assert rows == {"State.cache", "State.cache_length", "PairCache", "PairCache.keys", "PairCache.values", "attend"}
+    assert rows == {
+        *("LayerCache", "State.cache", "State.cache_length"),
+        *("PairCache", "PairCache.keys", "PairCache.values", "attend"),
+    }

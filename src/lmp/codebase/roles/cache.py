@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.python_file import FILLERS, MAKERS
-from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
@@ -100,11 +100,10 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
-    for of in reading.classes:
-        for name, line, why in _attributes(of):
-            role = "accounting" if TOLD & split(name) else "layout"
-            row = Row("kv_cache", role, f"{of.qualname}.{name}", Place(of.file, line), why, USES)
-            found.setdefault((of.file, line), row)
+    kept = [(of.file, f"{of.qualname}.{name}", *told) for of in reading.classes for name, *told in _attributes(of)]
+    for file, symbol, line, why in (*kept, *_aliases(reading)):
+        role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
+        found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -155,7 +154,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if cached:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
-            yield of, f"keeps {' and '.join(pair)}"
+            yield of, f"keeps {' and '.join(pair[:2])}"
         elif (made or _keeps_tensors(of)) and _hands_out(of):
             yield of, "hands out places and takes them back"
         elif made and "cache" in split(of.name):
@@ -166,8 +165,8 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, "builds on a cache"
 
 
-def _keys_and_values(of: Class) -> tuple[str, str] | None:
-    """Two attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
+def _keys_and_values(of: Class) -> tuple[str, ...]:
+    """Attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
     return _pair({name for name in of.attributes if kept or "cache" in split(name)})
 
@@ -176,7 +175,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}
-    pair = _keys_and_values(of) or ()
+    pair = _keys_and_values(of)
     for name, line in lines.items() if not (of.native or says(f"{of.file} {of.qualname}", "not_kv_cache")) else ():
         words = split(name)
         if name not in declared and any(
@@ -184,7 +183,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
         ):
             # Whoever gave it keeps it.
             continue
-        if name in pair:
+        if name in pair and not words & (TOLD | {"scale", "dtype"}):
             yield name, line, "keeps keys and values"
         elif words & EARLIER and words <= WHOLE and not words <= EARLIER - {"cache"}:
             yield name, line, "keeps a cache"
@@ -192,12 +191,21 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             yield name, line, "how long the cache is"
 
 
-def _pair(names: Iterable[str]) -> tuple[str, str] | None:
-    """Of names two that are alike but for the word for keys and the word for values."""
+def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
+    """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
+    for file, graph in reading.facts.graphs.items():
+        for name, chains in graph.names.items() if graph.body is not None and reading.is_own(file) else ():
+            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in chains)
+            if typed and not name.isupper() and "cache" in split(name) and not says(name, "not_kv_cache"):
+                yield file, name, graph.body.lines[name], "names the type of a cache"
+
+
+def _pair(names: Iterable[str]) -> tuple[str, ...]:
+    """Of names those that are alike but for the word for keys and the word for values, in pairs."""
     by_words = {split(name): name for name in names}
     keys = {words - KEYS: name for words, name in by_words.items() if words & KEYS}
     pairs = ((keys.get(words - VALUES), name) for words, name in by_words.items() if words & VALUES)
-    return next(((key, value) for key, value in pairs if key), None)
+    return tuple(each for key, value in pairs if key for each in (key, value))
 
 
 def _hands_out(of: Class) -> bool:
