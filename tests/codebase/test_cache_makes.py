@@ -20,13 +20,37 @@ STATE = """import torch
 
 LayerCache = dict[str, torch.Tensor]
 CACHES = dict[str, int]
-TheCache = torch.nn.Module()
+MyCache = torch.nn.Module()
 
 
 class State:
     cache: dict[str, torch.Tensor] | None
     cache_length: int = 64
     use_cache: bool = True
+
+
+    def drop(self, rows):
+        kept = [row for row in rows if row]
+        if not kept:
+            raise ValueError(rows)
+        first = kept[0]
+        self.cache = {"k": self.cache["k"][first]}
+        return first
+
+    def left(self, rows):
+        return rows
+
+
+class TheCache:
+    cache: LayerCache
+
+    def cut(self, first):
+        if first < 0:
+            raise ValueError(first)
+        last = first + 1
+        size = last - first
+        print(size)
+        return TheCache(self.cache, last, size)
 
 
 class Given:
@@ -54,9 +78,18 @@ def attend(q, k, v, cache):
 
 def test_where_caches_are_kept(tmp_path: Path) -> None:
     rows = found(tmp_path, "kv_cache", STATE)
-    # LayerCache is a type. A state says that it has a cache and how long it is, and a cache of pairs has both. Given keeps what is another's;
-    # ``use_cache`` and ``key_dtype`` hold no cache. ``cache["v"]`` is of values that are kept.
+    # LayerCache is a type, TheCache has one. A state says that it has a cache and how long it is, and replaces it.
+    # A cache of pairs has both. Given keeps what is another's; ``use_cache`` and ``key_dtype`` hold no cache.
+    # ``cache["v"]`` is of values that are kept.
     assert rows == {
-        *("LayerCache", "State.cache", "State.cache_length"),
+        *(
+            "LayerCache",
+            "TheCache",
+            "TheCache.cache",
+            "TheCache.cut",
+            "State.cache",
+            "State.cache_length",
+            "State.drop",
+        ),
         *("PairCache", "PairCache.keys", "PairCache.values", "attend"),
     }

@@ -60,6 +60,7 @@ KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
 """Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
 BY_NAME = "handles the cache"
+KEEPS = "keeps a cache"
 CALLED = ("forward", "__call__")
 USES = 2
 """Rank of what uses the cache from outside: after the cache's own."""
@@ -85,9 +86,7 @@ def cache_rows(reading: Reading) -> list[Row]:
     rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
     makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
     uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
-    for each in _handed_on(reading, [*handled, *makes, *uses]):
-        handled.setdefault(each, "hands it on")
-    handled |= makes
+    handled = dict.fromkeys(_handed_on(reading, [*handled, *makes, *uses]), "hands it on") | handled | makes
     for function in reading.functions:
         if function in handled:
             # Attention that fills it uses it.
@@ -100,7 +99,7 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
-    kept = [(of.file, f"{of.qualname}.{name}", *told) for of in reading.classes for name, *told in _attributes(of)]
+    kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
     for file, symbol, line, why in (*kept, *_aliases(reading)):
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
@@ -159,7 +158,9 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, "hands out places and takes them back"
         elif made and "cache" in split(of.name):
             yield of, "keeps tensors and is named a cache"
-        elif says(of.name, "kv_cache"):
+        elif says(of.name, "kv_cache") or (
+            "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
+        ):
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
@@ -173,10 +174,12 @@ def _keys_and_values(of: Class) -> tuple[str, ...]:
 
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
+    if of.native or says(f"{of.file} {of.qualname}", "not_kv_cache"):
+        return
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}
     pair = _keys_and_values(of)
-    for name, line in lines.items() if not (of.native or says(f"{of.file} {of.qualname}", "not_kv_cache")) else ():
+    for name, line in lines.items():
         words = split(name)
         if name not in declared and any(
             by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
@@ -185,19 +188,33 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             continue
         if name in pair and not words & (TOLD | {"scale", "dtype"}):
             yield name, line, "keeps keys and values"
-        elif words & EARLIER and words <= WHOLE and not words <= EARLIER - {"cache"}:
-            yield name, line, "keeps a cache"
+        elif (
+            words & EARLIER and words <= WHOLE and (words & KEYS_AND_VALUES or ("cache" in words and name in declared))
+        ):
+            yield name, line, KEEPS
         elif words & {"cache", "cached", "kv"} and words & {"len", "length"} and len(words) < 4:
             yield name, line, "how long the cache is"
+
+
+def _keepers(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """Methods that replace the cache that their object keeps, or are named after it."""
+    for of in reading.classes:
+        kept = {name for name, _, why in _attributes(of) if why == KEEPS}
+        for method in of.methods.values() if kept else ():
+            if method.name != "__init__" and any(by is method for name in kept for by, _ in of.attributes[name]):
+                yield method, "replaces the cache that it keeps"
+            elif "cache" in split(method.name) and not says(method.name, "not_kv_cache"):
+                yield method, "is of the cache that it keeps"
 
 
 def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
     """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
     for file, graph in reading.facts.graphs.items():
-        for name, chains in graph.names.items() if graph.body is not None and reading.is_own(file) else ():
-            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in chains)
+        lines = graph.body.lines if graph.body is not None and reading.is_own(file) else {}
+        for name, line in lines.items():
+            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in graph.names.get(name, ()))
             if typed and not name.isupper() and "cache" in split(name) and not says(name, "not_kv_cache"):
-                yield file, name, graph.body.lines[name], "names the type of a cache"
+                yield file, name, line, "names the type of a cache"
 
 
 def _pair(names: Iterable[str]) -> tuple[str, ...]:
@@ -245,6 +262,8 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
     for each in reading.functions:
         if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
+    for each, why in _keepers(reading):
+        found.setdefault(each, why)
     found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
@@ -256,6 +275,9 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
 def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
     waiting = [each for each in handled if "cache" in split(each.name)]
+    names = {each.name for each in waiting}
+    # An interface of that name is what others call.
+    waiting += [each for each in reading.functions if each.abstract and each.name in names]
     seen = set(waiting)
     while waiting:
         for edge in reading.graph.callers.get(waiting.pop(), ()):
