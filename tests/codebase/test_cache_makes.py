@@ -93,3 +93,59 @@ def test_where_caches_are_kept(tmp_path: Path) -> None:
         ),
         *("PairCache", "PairCache.keys", "PairCache.values", "attend"),
     }
+
+
+FAR = """from distant import make_engine
+
+
+def load(path, kind):
+    if not path:
+        raise ValueError(path)
+    engine = make_engine(path)
+    print(kind)
+    if kind:
+        engine.check()
+    return engine
+
+
+class Batcher:
+    def __init__(self, engine):
+        self.engine = engine
+        self.waiting = []
+
+    def admit(self, requests):
+        left = self.engine.free_blocks
+        taken = []
+        for request in requests:
+            if left > 0:
+                left -= 1
+                taken.append(request)
+        return taken
+
+    def finish(self, requests):
+        done = []
+        for request in requests:
+            if request.ended:
+                self.engine.flush(request.uid)
+                done.append(request)
+        return done
+
+    def name(self):
+        text = self.engine.name.lower()
+        if not text:
+            text = "none"
+        words = text.split()
+        first = words[0]
+        return first
+
+
+def main():
+    batcher = Batcher(load("a", 1))
+    batcher.finish(batcher.admit([1, 2]))
+    batcher.name()
+"""
+
+
+def test_a_cache_in_another_package(tmp_path: Path) -> None:
+    # The engine tells free blocks, so it holds the cache. What reads its name asks nothing of that.
+    assert found(tmp_path, "kv_cache", FAR) == {"load", "Batcher.admit", "Batcher.finish"}

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.python_file import FILLERS, MAKERS
+from lmp.codebase.graph.python_file import FILLERS, MAKERS, PUTS
 from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
@@ -99,6 +99,8 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
+    for function, why in _far(reading):
+        add(function, why)
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
     for file, symbol, line, why in (*kept, *_aliases(reading)):
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
@@ -456,6 +458,46 @@ def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
                 for value in evaluator.values(inside, given)
             ):
                 yield of
+
+
+def _far(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What makes an object of another package which tells how many blocks are free, asks it for that, or has it hold or
+    give back what a request takes: the cache is in that package."""
+    told: dict[Function, str] = {}
+    objects: set[str] = set()
+    for function in reading.functions:
+        named = [(*call.callee, *(chain for chains in call.args for chain in chains)) for call in function.calls]
+        for chain in (
+            () if function.native else (each for chains in (*named, *function.locals.values()) for each in chains)
+        ):
+            at = next((number for number, part in enumerate(chain) if number and _tells_free(part)), 0)
+            held = chain[at - 1] if at else "self"
+            if isinstance(held, str) and held != "self" and not _is_own(reading, function, chain[:at]):
+                objects.add(held)
+                told[function] = f"counts what is free: {chain[at]}"
+    for function in reading.functions if objects else ():
+        called = {each.name for each in function.calls for c in each.callee if len(c) > 1 and c[-2] in objects}
+        if function in told:
+            yield function, told[function]
+        elif asked := sorted(name for name in called if TAKES & split(name) or EMPTIES.search(name) or name in PUTS):
+            yield function, f"has keys and values put or given back: {', '.join(asked)}"
+        elif any(
+            isinstance(value, External)
+            for name in objects & function.locals.keys()
+            for chain in function.locals[name]
+            for value in reading.graph.evaluator.values(function, (chain[:-1],) if _result(chain[-1:]) else ())
+        ):
+            yield function, "makes what holds the cache"
+
+
+def _tells_free(part: object) -> bool:
+    words = split(part) if isinstance(part, str) else frozenset()
+    return bool(words & {"free", "available", "remaining"} and words & {"block", "page", "slot"})
+
+
+def _is_own(reading: Reading, function: Function, chain: Chain) -> bool:
+    values = map(innermost, reading.graph.evaluator.values(function, (chain,)))
+    return any(isinstance(each, Instance | ClassValue) for each in values)
 
 
 def _given(reading: Reading, function: Function, chain: Chain) -> Iterator[tuple[Function, Iterable[Chain]]]:
