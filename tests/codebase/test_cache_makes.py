@@ -149,3 +149,43 @@ def main():
 def test_a_cache_in_another_package(tmp_path: Path) -> None:
     # The engine tells free blocks, so it holds the cache. What reads its name asks nothing of that.
     assert found(tmp_path, "kv_cache", FAR) == {"load", "Batcher.admit", "Batcher.finish"}
+
+
+ELSEWHERE = """from distant import Model
+
+
+def load(path, kind):
+    if not path:
+        raise ValueError(path)
+    model = Model.read(path, attn_implementation=kind)
+    print(kind)
+    print(path)
+    return model
+
+
+def patch(model, forward):
+    layers = model.layers
+    if not layers:
+        raise ValueError(model)
+    for layer in layers:
+        attention = layer.first
+        attention.forward = forward
+    return layers
+
+
+def main():
+    model = load("a", 1)
+    return patch(model, print)
+"""
+
+
+def test_attention_of_another_package(tmp_path: Path) -> None:
+    # Nothing here attends: load says which attention the model takes, and patch changes the modules of it.
+    assert found(tmp_path, "attention", ELSEWHERE) == {"load", "patch"}
+    text = (
+        "import torch\n\nHAS_FLASH_ATTN = False\nATTENTION_SIZE = 4\n\n\n"
+        "def attend(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+    )
+    # A name tells whether a library is there. Where the code attends itself, a keyword is a setting of its own.
+    assert found(tmp_path, "attention", text + ELSEWHERE.partition("\n")[2]) >= {"HAS_FLASH_ATTN"}
+    assert not found(tmp_path, "attention", text + ELSEWHERE) & {"ATTENTION_SIZE", "load", "patch"}

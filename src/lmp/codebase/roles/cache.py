@@ -60,6 +60,7 @@ KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
 """Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
 BY_NAME = "handles the cache"
+MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
 KEEPS = "keeps a cache"
 CALLED = ("forward", "__call__")
 USES = 2
@@ -99,7 +100,7 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
-    for function, why in _far(reading):
+    for function, why in far(reading):
         add(function, why)
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
     for file, symbol, line, why in (*kept, *_aliases(reading)):
@@ -460,7 +461,7 @@ def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
                 yield of
 
 
-def _far(reading: Reading) -> Iterator[tuple[Function, str]]:
+def far(reading: Reading) -> Iterator[tuple[Function, str]]:
     """What makes an object of another package which tells how many blocks are free, asks it for that, or has it hold or
     give back what a request takes: the cache is in that package."""
     told: dict[Function, str] = {}
@@ -479,15 +480,17 @@ def _far(reading: Reading) -> Iterator[tuple[Function, str]]:
         called = {each.name for each in function.calls for c in each.callee if len(c) > 1 and c[-2] in objects}
         if function in told:
             yield function, told[function]
-        elif asked := sorted(name for name in called if TAKES & split(name) or EMPTIES.search(name) or name in PUTS):
-            yield function, f"has keys and values put or given back: {', '.join(asked)}"
+        elif called & PUTS:
+            yield function, PUTS_FAR
+        elif asked := sorted(name for name in called if TAKES & split(name) or EMPTIES.search(name)):
+            yield function, f"has another package give back what a request takes: {', '.join(asked)}"
         elif any(
             isinstance(value, External)
             for name in objects & function.locals.keys()
             for chain in function.locals[name]
             for value in reading.graph.evaluator.values(function, (chain[:-1],) if _result(chain[-1:]) else ())
         ):
-            yield function, "makes what holds the cache"
+            yield function, MAKES_FAR
 
 
 def _tells_free(part: object) -> bool:
