@@ -189,3 +189,66 @@ def test_attention_of_another_package(tmp_path: Path) -> None:
     # A name tells whether a library is there. Where the code attends itself, a keyword is a setting of its own.
     assert found(tmp_path, "attention", text + ELSEWHERE.partition("\n")[2]) >= {"HAS_FLASH_ATTN"}
     assert not found(tmp_path, "attention", text + ELSEWHERE) & {"ATTENTION_SIZE", "load", "patch"}
+
+
+MASKS = """import torch
+import torch.nn.functional as F
+
+
+class Attention:
+    def forward(self, x, places):
+        mask = _sliding_mask(places, 4)
+        return F.scaled_dot_product_attention(x, x, x, mask)
+
+
+def _sliding_mask(places, size):
+    others = places[..., None, :]
+    these = places[..., :, None]
+    mask = others > these - size
+    mask = mask * (others < these + size)
+    return mask
+
+
+def make_attention_mask(kept, images):
+    mask = _causal_mask(kept)
+    if images is not None:
+        mask = mask | images
+    shape = mask.shape
+    print(shape)
+    return mask
+
+
+def _causal_mask(kept):
+    size = kept.shape[-1]
+    mask = torch.tril(torch.ones(size, size))
+    wide = kept[..., None, :]
+    print(size)
+    print(wide)
+    return wide * mask
+
+
+class State:
+    def attention_mask(self):
+        mask = self.whole
+        if mask is None:
+            raise ValueError(self)
+        size = self.size
+        print(size)
+        return mask[:size]
+
+
+def main(x):
+    make_attention_mask(x, x)
+    State().attention_mask()
+    return Attention().forward(x, x)
+"""
+
+
+def test_masks_of_what_may_be_attended_to(tmp_path: Path) -> None:
+    rows = found(tmp_path, "attention", MASKS)
+    # Attention calls the one that its module keeps to itself; _causal_mask is a part of the other. State makes none: it
+    # takes nothing to make one from.
+    assert rows & {"_sliding_mask", "make_attention_mask", "_causal_mask", "State.attention_mask"} == {
+        "_sliding_mask",
+        "make_attention_mask",
+    }

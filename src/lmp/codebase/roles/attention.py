@@ -261,11 +261,14 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
 
     Many models that share one attention call it alike: there the classes are named, and what they share.
     """
-    if not method.native and not _detail(method):
+    # What a module keeps to itself is a part of what calls it, but where attention does.
+    alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
+    if not method.native and not method.nested and not alone:
         if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
             return "prepares attention"
-        below = [edge.callee for edge in reading.graph.edges[method]]
-        if says(method.name, "attention_mask") and not any(says(each.name, "attention_mask") for each in below):
+        below = [edge.callee for edge in reading.graph.edges[method] if not _detail(edge.callee)]
+        told = len(method.params) == (method.owner is not None)
+        if says(method.name, "attention_mask") and not (told or any(says(e.name, "attention_mask") for e in below)):
             return "makes a mask"
     if method.native or method.owner not in classes or method.nested:
         return ""
