@@ -63,6 +63,8 @@ BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
 KEEPS = "keeps a cache"
 CALLED = ("forward", "__call__")
+SHORT = 5
+"""Lines of a function that does one thing."""
 USES = 2
 """Rank of what uses the cache from outside: after the cache's own."""
 
@@ -80,7 +82,9 @@ def cache_rows(reading: Reading) -> list[Row]:
         for method in of.methods.values():
             if not _is_aside(method):
                 made = any(each.on_self for each in method.made) or method.name == "__init__"
-                add(method, "allocates it" if made else f"method of {of.name}", int(not made))
+                # What is short, and changes what the cache keeps, does nothing else.
+                short = method.end - method.line <= SHORT and _changes(of, method)
+                add(method, "allocates it" if made else f"method of {of.name}", int(not (made or short)))
     for of, why in _records(reading, classes):
         add(of, why)
     handled = _handled(reading, classes)
@@ -113,6 +117,10 @@ def cache_rows(reading: Reading) -> list[Row]:
                 (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
             )
     return list(found.values())
+
+
+def _changes(of: Class, method: Function) -> bool:
+    return bool(method.writes) or any(by is method for chains in of.attributes.values() for by, _ in chains)
 
 
 def _is_aside(method: Function) -> bool:

@@ -16,7 +16,7 @@ from math import log2
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS, USES
+from lmp.codebase.roles.cache import HANDS, SHORT, USES
 from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -36,8 +36,6 @@ MOST = 80
 """Rows of a section: what has most witnesses and is used by most files. Nobody reads a longer list."""
 OF_A_SHELF = 10
 """Rows of one folder of models that stand in for one another."""
-SHORT = 5
-"""Lines of a function that only hands on or tells a value."""
 CLASS = 4
 """What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
 TELLS = re.compile(r"_*(?:has|is|num|get)_")
