@@ -185,8 +185,9 @@ def _keys_and_values(of: Class) -> tuple[str, ...]:
 
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
-    if of.native or says(f"{of.file} {of.qualname}", "not_kv_cache"):
+    if of.native:
         return
+    other = says(f"{of.file} {of.qualname}", "not_kv_cache")
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}
     pair = _keys_and_values(of)
