@@ -252,3 +252,68 @@ def test_masks_of_what_may_be_attended_to(tmp_path: Path) -> None:
         "_sliding_mask",
         "make_attention_mask",
     }
+
+
+PAGED = """import flashinfer
+import torch
+
+
+class SlotLender:
+    def __init__(self, count):
+        self.left = list(range(count))
+        self.taken = {}
+
+    def allocate(self, name, count):
+        if count > len(self.left):
+            raise MemoryError(name)
+        given = self.left[:count]
+        self.left = self.left[count:]
+        self.taken[name] = given
+        print(given)
+        return given
+
+    def free(self, name):
+        self.left += self.taken.pop(name)
+
+class Desk:
+    def allocate(self, name):
+        return name
+
+    def free(self, name):
+        return name
+
+
+class Attention:
+    block_table: torch.Tensor
+
+    def __init__(self, size):
+        self.k_cache = torch.zeros(size)
+        self.v_cache = torch.zeros(size)
+        self.use_cache = True
+
+    def put(self, k, v, places):
+        last = places[-1]
+        if last < 0:
+            raise ValueError(places)
+        first = places[0]
+        print(first)
+        flashinfer.append_paged_kv_cache(k, v, places)
+        return last
+
+
+def main(x):
+    lender = SlotLender(4)
+    lender.allocate("a", 1)
+    lender.free("a")
+    Desk().free(lender)
+    return Attention(4).put(x, x, x)
+"""
+
+
+def test_numbers_of_places_and_writes_of_another_package(tmp_path: Path) -> None:
+    # A lender of slots keeps no tensor, and main asks it for some; a desk lends no places. What attention keeps has its
+    # places; another package writes what put is given.
+    assert found(tmp_path, "kv_cache", PAGED) == {
+        *("main", "SlotLender", "SlotLender.allocate", "SlotLender.free"),
+        *("Attention.block_table", "Attention.k_cache", "Attention.v_cache", "Attention.put"),
+    }

@@ -40,6 +40,8 @@ HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
 """The same, as whole words: ``evictable`` tells and takes nothing."""
+LENDERS = frozenset(["block", "page", "slot", "allocator"])
+"""Words of what hands out numbers of places, and keeps no tensors itself."""
 EMPTIES = re.compile(r"reset|clear|flush")
 MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
 SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
@@ -165,7 +167,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
             yield of, f"keeps {' and '.join(pair[:2])}"
-        elif (made or _keeps_tensors(of)) and _hands_out(of):
+        elif (made or _keeps_tensors(of) or split(of.name) & LENDERS) and _hands_out(of):
             yield of, "hands out places and takes them back"
         elif made and "cache" in split(of.name):
             yield of, "keeps tensors and is named a cache"
@@ -187,7 +189,6 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
     if of.native:
         return
-    other = says(f"{of.file} {of.qualname}", "not_kv_cache")
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}
     pair = _keys_and_values(of)
@@ -204,6 +205,8 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             words & EARLIER and words <= WHOLE and (words & KEYS_AND_VALUES or ("cache" in words and name in declared))
         ):
             yield name, line, KEEPS
+        elif says(name, "kv_cache") and words & {"table", "mapping"}:
+            yield name, line, "where keys and values are"
         elif words & {"cache", "cached", "kv"} and words & {"len", "length"} and len(words) < 4:
             yield name, line, "how long the cache is"
 
@@ -310,6 +313,9 @@ def _about(reading: Reading, function: Function) -> str:
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
+    for call in () if function.native else function.calls:
+        if says(call.name, "kv_write") and "cache" in split(call.name) and "." in reading.dotted(function, call):
+            return f"has keys and values written: {call.name}"
     if "cache" in split(name):
         if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
             return "handles keys and values of a cache"
