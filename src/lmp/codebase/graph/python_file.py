@@ -338,6 +338,8 @@ class _Reader:
                     self.keep(owner, target.id, None, chains, target.lineno)
                 else:
                     inside.locals.setdefault(target.id, []).extend(chains)
+                    if inside is self.found.body:
+                        inside.lines.setdefault(target.id, target.lineno)
             case ast.Tuple() | ast.List():
                 for number, each in enumerate(target.elts):
                     self.bind(each, [(*chain, pick(number)) for chain in chains], inside, owner)

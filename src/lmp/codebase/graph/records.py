@@ -152,7 +152,7 @@ class Function:
     defaults: dict[str, Chains] = field(default_factory=dict)
     """Name -> what it is where a call gives nothing."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Of parameters that stand on other lines than the name."""
+    """Of parameters that stand on other lines than the name; of a module's body, of what it assigns."""
     decorators: Chains = ()
     calls: list[Call] = field(default_factory=list)
     locals: dict[str, list[Chain]] = field(default_factory=dict)
