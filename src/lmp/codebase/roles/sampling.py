@@ -90,7 +90,9 @@ def sampling_rows(reading: Reading) -> list[Row]:
             methods = set(of.methods.values())
             if of.native or _inside(of):
                 continue
-            speaks = _speaks(of.name) and any(each.key in found for each in methods)
+            # A way to draw may be named by its way alone: ``Greedy(SamplingMethod)``.
+            kinds = (of, *reading.graph.evaluator.line(of)[1:])
+            speaks = any(_speaks(each.name) for each in kinds) and any(each.key in found for each in methods)
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
@@ -130,7 +132,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
     for each in reading.functions:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
-        if not each.native and split(each.name) & {"sample", "sampling"} and given & SCORES:
+        if not each.native and split(each.name) & {"sample", "sampler", "sampling"} and given & SCORES:
             found.setdefault(each, "takes logits, by its name")
     return {
         each: why
