@@ -104,10 +104,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
                     add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
-        known = {*spine, *steps}
+        known, ways = {*spine, *steps}, reading.reaching(draws)
         for function in reading.functions:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
-            if told and (foreign or _beside(reading, function, known)):
+            if told and (foreign or function in ways or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why)
