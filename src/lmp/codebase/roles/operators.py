@@ -40,6 +40,8 @@ SEEDS = frozenset(
     ]
 )
 """Calls that set the state of random numbers for a process or a request."""
+KEYS = re.compile(r"\brandom\.(?:PRNGKey|key)$")
+"""Calls of JAX that make such a state from a seed."""
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general"])

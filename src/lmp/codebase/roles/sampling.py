@@ -455,7 +455,7 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
-        calls = [call for call in function.calls if call.name in operators.SEEDS]
+        calls = [call for call in function.calls if call.name in operators.SEEDS or _makes_key(reading, function, call)]
         if (
             not calls
             or split(function.name) & {"state", "restore", "resume"}
@@ -489,6 +489,12 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
+
+
+def _makes_key(reading: Reading, function: Function, call: Call) -> bool:
+    """Whether a state of random numbers is made from a seed that is given: a number as written is none of a user."""
+    given = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
+    return given and operators.KEYS.search(reading.dotted(function, call)) is not None
 
 
 def _is_attending(reading: Reading, edge: Edge) -> bool:
