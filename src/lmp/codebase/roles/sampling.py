@@ -41,7 +41,12 @@ CHECKS = re.compile(r"verif|valid|check|normal|post_init")
 DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
 """Parameters of the draw alone."""
 LOGITS = re.compile(r"logit|penalt|softmax|renorm|mask|bias|temp|top_?[pkn]|min_?p|typical|xtc|dry|grammar")
-SCORES = frozenset(["logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs", "probability"])
+SCORES = frozenset(
+    [
+        *("logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs"),
+        *("probability", "probabilities"),
+    ]
+)
 """Words of a variable that holds logits, or the probabilities made from them."""
 HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
@@ -55,6 +60,8 @@ ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "e
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 """Words of tokens that were drawn."""
+DRAWER = frozenset(["sample", "sampler", "sampling"])
+"""Words of what draws a token."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
@@ -75,11 +82,16 @@ def sampling_rows(reading: Reading) -> list[Row]:
         spine = _spine(reading, draws)
         records = _records(reading)
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
-        heads, handed = _heads(reading), hands_on(reading)
+        heads = _heads(reading)
+        for function in spine:
+            for each in (edge.callee for edge in reading.graph.edges[function]):
+                if each.owner is not None and each.owner is function.owner and each in reading.runs_model - spine:
+                    # The step of a class that has the model beside it.
+                    heads.setdefault(each, COMPUTES)
         for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                add("sample", function.qualname, place(function), why, int(function not in handed))
+                add("sample", function.qualname, place(function), why, int(function not in draws))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
@@ -132,13 +144,22 @@ def _draws(reading: Reading) -> dict[Function, str]:
     for each in reading.functions:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
-        if not each.native and split(each.name) & {"sample", "sampler", "sampling"} and given & SCORES:
+        if not each.native and split(each.name) & DRAWER and given & SCORES:
             found.setdefault(each, "takes logits, by its name")
+        elif not each.native and _draws_by_what_it_is_given(reading, each):
+            found.setdefault(each, "gives logits to what a caller hands in to draw")
     return {
         each: why
         for each, why in found.items()
         if not each.native and not _aside(each) and not (each.name in CALLED and each in reading.attending)
     }
+
+
+def _draws_by_what_it_is_given(reading: Reading, function: Function) -> bool:
+    """Whether logits go to what is named to draw and is no function of the code base: a caller hands it in."""
+    calls = [call for call in function.calls if split(call.name) & DRAWER and _handed(call)]
+    own = {id(edge.call) for edge in reading.graph.edges[function]} if calls else set()
+    return any(id(call) not in own for call in calls)
 
 
 @lru_cache(maxsize=1)
