@@ -62,6 +62,8 @@ TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 """Words of tokens that were drawn."""
 DRAWER = frozenset(["sample", "sampler", "sampling"])
 """Words of what draws a token."""
+FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
+"""Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
@@ -96,7 +98,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
             add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
-        for role, symbol, where, why in _parameters(reading, spine, records):
+        for role, symbol, where, why in (*_handed_in(reading), *_parameters(reading, spine, records)):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
             methods = set(of.methods.values())
@@ -160,6 +162,21 @@ def _draws_by_what_it_is_given(reading: Reading, function: Function) -> bool:
     calls = [call for call in function.calls if split(call.name) & DRAWER and _handed(call)]
     own = {id(edge.call) for edge in reading.graph.edges[function]} if calls else set()
     return any(id(call) not in own for call in calls)
+
+
+def _handed_in(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
+    """Arguments that a caller hands the draw in with, where it comes in first, and what an object keeps it as."""
+    for function in reading.functions:
+        given = [name for name in function.params if split(name) & DRAWER and split(name) & FUNCTIONS]
+        if function.native or not given or _aside(function):
+            continue
+        if not any(edge.caller.params.keys() & set(given) for edge in reading.graph.callers.get(function, ())):
+            where = Place(function.file, function.lines.get(given[0], function.line))
+            yield "parameters", f"{function.qualname}.{given[0]}", where, "hands in the draw"
+        of = function.owner
+        for name, line in of.lines.items() if of is not None and function.name == "__init__" else ():
+            if split(name) & DRAWER:
+                yield "sample", f"{of.qualname}.{name}", Place(of.file, line), "keeps the draw that is handed in"
 
 
 @lru_cache(maxsize=1)
