@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
@@ -116,12 +116,17 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
                 if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
                     add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
+        ways = {of for of in reading.classes if (row := found.get(of.key)) is not None and row.role != "parameters"}
+        for function in reading.functions:
+            several = function.owner not in ways and len(ways & _makes(reading, function)) > 1
+            if several and not _apart(reading, function):
+                add("parameters", function.qualname, place(function), "makes the steps that a request asks for", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
-        known, ways = {*spine, *steps}, reading.reaching(draws)
+        known, above = {*spine, *steps}, reading.reaching(draws)
         for function in reading.functions:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
-            if told and (foreign or function in ways or _beside(reading, function, known)):
+            if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why)
@@ -164,6 +169,13 @@ def _draws_by_what_it_is_given(reading: Reading, function: Function) -> bool:
     return any(id(call) not in own for call in calls)
 
 
+def _makes(reading: Reading, function: Function) -> set[Class]:
+    """Classes that a function makes objects of."""
+    made = [call for call in function.calls if call.name[:1].isupper()]
+    values = (each for call in made for each in reading.graph.evaluator.values(function, call.callee))
+    return {each.of for each in values if isinstance(each, ClassValue)}
+
+
 def _handed_in(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Arguments that a caller hands the draw in with, where it comes in first, and what an object keeps it as."""
     for function in reading.functions:
@@ -174,9 +186,9 @@ def _handed_in(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             where = Place(function.file, function.lines.get(given[0], function.line))
             yield "parameters", f"{function.qualname}.{given[0]}", where, "hands in the draw"
         of = function.owner
-        for name, line in of.lines.items() if of is not None and function.name == "__init__" else ():
-            if split(name) & DRAWER:
-                yield "sample", f"{of.qualname}.{name}", Place(of.file, line), "keeps the draw that is handed in"
+        if of is not None and function.name == "__init__":
+            for name in (each for each in of.lines if split(each) & DRAWER):
+                yield "sample", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "keeps the draw that comes in"
 
 
 @lru_cache(maxsize=1)
@@ -345,6 +357,15 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     for edge in reading.graph.edges[method]:
                         if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
                             found.setdefault(edge.callee, "is handed the projection to the vocabulary")
+    projects = {each for each, why in found.items() if why == COMPUTES and each not in reading.attending}
+    for function in (method for of in own for method in of.methods.values()):
+        named_so = {
+            chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains
+        }
+        for edge in reading.graph.edges[function] if named_so else ():
+            other = edge.callee in projects and edge.callee.owner is not function.owner
+            if other and edge.call is not None and named_so.intersection(edge.call.callee):
+                found.setdefault(function, COMPUTES)
     return found
 
 
@@ -395,14 +416,16 @@ def _is_table(of: Class, name: str) -> bool:
     line = of.lines.get(name, 0)
     functions = {function for function, _ in of.attributes[name] if function is not None}
     return any(
-        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args[:2])
+        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args)
         for function in functions
         for call in function.calls
     )
 
 
 def _vocabulary(chains: Iterable[Chain]) -> bool:
-    return any("vocab" in split(str(chain[-1])) for chain in chains)
+    # In a shape it stands first: ``(vocab_size, width)``.
+    sizes = (chain[-2] if chain[-1] == at(0) else chain[-1] for chain in chains if len(chain) > 1 or chain[-1] != at(0))
+    return any("vocab" in split(str(each)) for each in sizes)
 
 
 def _records(reading: Reading) -> list[Class]:
