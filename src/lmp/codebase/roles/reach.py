@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
@@ -246,8 +246,7 @@ class Reading:
             if not each.native
             and each.key not in self.kernels
             and any(
-                ("logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains))
-                or any(chain[-1] == "logits" and _is_given(each, chain) for chain in chains)
+                "logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains)
                 for name, chains in each.locals.items()
             )
         }
@@ -363,12 +362,6 @@ def _takes_all(function: Function, call: Call) -> bool:
     parts = {found[1] or found[2][0] for chain in given if (found := names.match(str(chain[0])))}
     cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
     return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
-
-
-def _is_given(function: Function, chain: Chain) -> bool:
-    """Whether it is an attribute of what a call gives, which may be kept first: ``out = model(x); out.logits``."""
-    kept = function.locals.get(str(chain[0]), ()) if len(chain) == 2 else ()
-    return (len(chain) > 1 and isinstance(chain[-2], Applied)) or any(isinstance(each[-1], Applied) for each in kept)
 
 
 def _calls_model(call: Call) -> bool:

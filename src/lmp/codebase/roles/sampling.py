@@ -9,7 +9,7 @@ from functools import lru_cache
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -62,11 +62,17 @@ TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 """Words of tokens that were drawn."""
 DRAWER = frozenset(["sample", "sampler", "sampling"])
 """Words of what draws a token."""
+BOUNDS = re.compile(
+    r"(?:stop|eos|end|forbidden|banned|bad|allowed|suppress)_(?:token|word|id|string|sequence)|max_(?:new|out|gen)\w*_(?:tok|len)"
+)
+"""Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
+FEW = 3
+"""Callers of a function that are named beside it."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -451,7 +457,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
-    line = reading.graph.evaluator.line
+    evaluator = reading.graph.evaluator
+    line, ways = evaluator.line, reading.reaching(spine)
     above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
     for of in reading.classes:
         if of.native or of in records:
@@ -460,8 +467,16 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
             yield "parameters", of.qualname, place(of), "names the ways to draw"
+        elif ways & set(of.methods.values()) and not says(of.qualname, "not_sampling"):
+            # What an object that draws is made with: how, what ends a text, which tokens are barred, how many at most.
+            body = reading.facts.graphs[of.file].body
+            for each in of.fields:
+                kinds = (kind for chain in each.chains for kind in evaluator.chain(body, of.file, chain, 0))
+                draws = any(isinstance(kind, Instance | ClassValue) and _takes_logits(kind.of) for kind in kinds)
+                if draws or BOUNDS.search(each.name):
+                    where = Place(of.file, each.line)
+                    yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
     made, loops = set(records), set(decode_loops(reading))
-    evaluator = reading.graph.evaluator
     for function in reading.functions:
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
@@ -499,6 +514,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 elif name in PARAMETERS and name in function.params and not records and function.name[0] != "_":
                     where = Place(function.file, function.lines.get(name, function.line))
                     yield "parameters", f"{function.qualname}.{name}", where, "reaches the draw"
+
+
+def _takes_logits(of: Class) -> bool:
+    """Whether a class is named for sampling, and a method of it is given logits: a way to draw."""
+    return _speaks(of.name) and any(split(name) & SCORES for each in of.methods.values() for name in each.params)
 
 
 def _plain(name: str) -> str:
@@ -541,6 +561,10 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         lines = of.lines.items() if of is not None else ()
         kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
+        own = {edge.callee for call in calls for edge in reading.graph.edges[function] if edge.call is call}
+        if not inside and any(len(reading.graph.callers.get(each, ())) > FEW for each in own):
+            # The function of the code base that it calls is there for that, and stands for all who call it.
+            continue
         long = function.end - function.line > LONG
         if kept and function.name == "__init__" and of is not None:
             # Of a constructor the seed that the object keeps and sets.
