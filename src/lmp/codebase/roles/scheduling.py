@@ -87,12 +87,16 @@ def scheduler_rows(reading: Reading) -> list[Row]:
         queues = _queues(of)
         for name in of.lines:
             places = "slot" in split(name) and _is_made_queue(of, name)
-            if places or (name in queues and split(name) & WAITS):
+            asked = "queue" in split(name) and split(name) & (ITEMS | WAITS) and _is_made_queue(of, name)
+            if places or (name in queues and (asked or split(name) & WAITS)):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
         for item in _items(reading, of, queues):
             add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
-        for method in of.methods.values():
-            if _matters(method) and _works_on(reading, of, method, queues):
+        kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
+        for method in (each for kind in (of, *kinds) for each in kind.methods.values()):
+            # Of a class that builds on it, what works on the same queues, and the loop that does so for ever.
+            same = method.owner is of or method.endless or bool(method.reads & queues)
+            if same and (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
                 add(
                     _role(method.name, "batch"),
                     method.qualname,
@@ -362,6 +366,14 @@ def _works_on(reading: Reading, of: Class, method: Function, queues: set[str]) -
     return (
         moves or runs or (method.end - method.line > SHORT and (bool(given) or decides or bool(method.reads & queues)))
     )
+
+
+def _turns(method: Function, queues: set[str]) -> bool:
+    """Whether a method puts requests back that it takes out, or is the loop that an object runs when it is called."""
+    calls = method.calls
+    taken = any(call.name in TAKES and len(c) > 1 and c[-2] in queues for call in calls for c in call.callee)
+    back = taken and any(call.name in PUTS for call in calls) and not method.name.startswith("__")
+    return back or (method.endless and method.name in CALLED)
 
 
 def _matters(method: Function) -> bool:
