@@ -135,7 +135,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
     for role, symbol, where, why in _seeds(reading):
-        add(role, symbol, where, why)
+        add(role, symbol, where, why, 0)
     for function in natives:
         add(role_of(function.name, function), function.qualname, place(function), "by its name")
     for kernel in kernels:
