@@ -125,7 +125,8 @@ def test_an_object_that_draws(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_waits_for_its_longest(tmp_path: Path) -> None:
-    # Prompts are padded to one length, which is that of a bucket; the loop ends when all are done, and who calls it has them.
+    # Prompts are padded to one length, which is that of a bucket; the loop ends when all are done, and its caller has
+    # them.
     assert rows(tmp_path, {"flow/run.py": FLAX}, "scheduler") == {
         ("batch", "Sampler.pad_all"),
         ("batch", "pad_to"),

@@ -26,6 +26,7 @@ PARAMETERS = frozenset(
         "frequency_penalty",
         "max_new_tokens",
         "max_tokens",
+        "max_completion_tokens",
         "seed",
         "typical_p",
         "logit_bias",
@@ -66,11 +67,14 @@ BOUNDS = re.compile(
     r"(?:stop|eos|end|forbidden|banned|bad|allowed|suppress)_(?:token|word|id|string|sequence)|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
+BARS = re.compile(r"(?:allow|ban|forbid|suppress|stop)\w*_(?:token|word|string|condition)")
+"""Names of what bars tokens, or ends a text at them."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
+GENERATES = DRAWER | {"generate", "generation", "gen"}
 FEW = 3
 """Callers of a function that are named beside it."""
 FURTHEST = 4
@@ -103,7 +107,9 @@ def sampling_rows(reading: Reading) -> list[Row]:
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
-            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
+            # A class that is called for nothing else stands for its method.
+            of = function.owner if function.name in CALLED and function.owner is not None else function
+            add("sample", of.qualname, place(of), "ends a text at a stop token", 0)
         for role, symbol, where, why in (*_handed_in(reading), *_parameters(reading, spine, records)):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
@@ -449,7 +455,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
                 yield "parameters", method.qualname, place(method), BUILDS
-            elif LOGITS.search(method.name):
+            elif LOGITS.search(method.name) or BARS.search(method.name):
                 yield "logits", method.qualname, place(method), "a step of the parameters' record"
         if not says(of.name, "sampling") and not CARRIES.search(of.name) and "Generat" not in of.name:
             # A class that is there for more stands for its fields.
@@ -483,6 +489,9 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
         texts = {call.text for call in function.calls} | function.locals.keys() | function.params.keys()
         packs = CHECKS.search(function.name) or split(function.name) & PACKS
+        if split(function.name) & PACKS and split(function.name) & GENERATES and PARAMETERS & (texts | function.reads):
+            yield "parameters", function.qualname, place(function), BUILDS
+            continue
         if packs and function.owner is None and len(PARAMETERS & (texts | function.reads)) > 3:
             yield "parameters", function.qualname, place(function), BUILDS
             continue
