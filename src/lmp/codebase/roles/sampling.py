@@ -103,7 +103,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
         for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                add("sample", function.qualname, place(function), why, int(function not in draws))
+                add("sample", function.qualname, place(function), why, int(function not in draws and function not in reading.runs_model))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
@@ -299,7 +299,8 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         # ``timer.stop()`` ends something else.
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
-        if ends and given & TOKENS and any(edge.caller in near for edge in reading.graph.callers.get(function, ())):
+        callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
+        if ends and given & TOKENS and near & {function, *callers}:
             yield function
 
 

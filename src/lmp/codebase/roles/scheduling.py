@@ -226,7 +226,7 @@ def _limits(reading: Reading) -> Iterator[Row]:
             )
         elif lengths and any(call.name in ("min", "argmin") for call in function.calls):
             yield Row("scheduler", "queue", function.qualname, place(function), "picks the shortest queue")
-        elif lengths and "queue" in split(function.name) and split(function.name) & LENGTHS:
+        elif "queue" in split(function.name) and split(function.name) & LENGTHS:
             yield Row("scheduler", "queue", function.qualname, place(function), "tells how many requests wait")
 
 
