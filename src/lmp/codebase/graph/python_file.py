@@ -74,6 +74,8 @@ COLLECTIONS = frozenset(
     ]
 )
 PUTS = frozenset(["append", "appendleft", "add", "put", "insert", "extend"])
+LOOPS = frozenset(["while_loop", "fori_loop"])
+"""Functions of JAX that call one that they are given again and again."""
 LONGEST_CHAIN = 12
 MOST_CHAINS, MOST_ENTRIES = 8, 64
 """Values of one expression that are kept, and of a dictionary: a registry has many."""
@@ -484,6 +486,10 @@ class _Reader:
         )
         inside.calls.append(made)
         name = made.name
+        if name in LOOPS:
+            made.loop += 1
+            inside.loops += 1
+            inside.endless |= name == "while_loop"
         if name in FILLERS and isinstance(node.func, ast.Attribute):
             target = node.args[0] if name in UPDATES and node.args else node.func.value
             inside.writes.append(Write(made.line, self.chains(target), made.args[-1] if made.args else ()))
