@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from lmp.codebase.file_kinds import role
-from lmp.codebase.source import Source
+from lmp.codebase.source import Source, tree_of
 from lmp.report.repository.signs import Import, Note, NoteKind, Signs
 
 _HARDWARE = re.compile(
@@ -66,9 +65,7 @@ def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
     Raises SyntaxError, ValueError or RecursionError for what Python cannot parse.
     """
     if tree is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = tree_of(text)
     scan = _Scan(file, text)
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from lmp.codebase.facts import Place
+from lmp.codebase.source import tree_of
 from lmp.report.repository.code_base import CodeBase
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -17,7 +18,7 @@ def _statements(base: CodeBase, file: str) -> dict[int, list[ast.stmt]]:
     """Line -> the functions, asserts, raises and assignments that begin there."""
     found: dict[int, list[ast.stmt]] = {}
     try:
-        tree = ast.parse(base.text(file) or "") if file.endswith(".py") else ast.Module([], [])
+        tree = tree_of(base.text(file) or "") if file.endswith(".py") else ast.Module([], [])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return found
     for node in ast.walk(tree):
