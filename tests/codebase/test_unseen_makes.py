@@ -876,3 +876,23 @@ def test_packages_inside_hand_out_where_those_above_do_not(tmp_path: Path) -> No
     # The loop itself is there for users: nothing of the code base runs it.
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
     assert found == {"Talker", "Talker.chat"}
+
+
+def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n",
+        "far/__init__.py": "from far.api import connect, pipeline, turned\n",
+        "far/api.py": (
+            "from far.talker import Box, Talker\n\n\ndef connect(port):\n    return Box(port)\n\n\n"
+            "def pipeline():\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
+        ),
+        "far/talker.py": TALKER.partition("class TalkConfig")[0]
+        + "class Box:\n    def __init__(self, port):\n        self.port = port\n\n    def send(self, text):\n        pass\n",
+        "far/__main__.py": "from far.server import app\n\napp(prog_name='far')\n",
+        "far/server.py": (
+            "from fastapi import FastAPI\n\n\ndef build():\n    return FastAPI()\n\n\ndef app(prog_name):\n    return build()\n"
+        ),
+    }
+    found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
+    # Nothing that is imported or called names Talker; ``turned`` makes none. ``build`` is a part of what the package starts.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "__main__"}

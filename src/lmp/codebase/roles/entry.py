@@ -35,7 +35,8 @@ ARGUMENTS = frozenset(
 )
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
-"""What the method is called by which a program has text made, or a model trained."""
+METHODS = (*GENERATES, "sample")
+"""What the function, and the method, is called by which a program has text made, or a model trained."""
 MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
@@ -73,8 +74,11 @@ def entry_rows(reading: Reading) -> list[Row]:
         if role == "example" and packages and graph.body is not None and not used & packages:
             # An example of something else that is bundled.
             continue
-        if graph.main and graph.body is not None:
-            _main(reading, file, graph.main, graph.body, add, role, only)
+        begins = [call.line for call in graph.body.calls] if graph.body and file.endswith("__main__.py") else []
+        # Of a package, the whole of ``__main__.py`` is such a block.
+        main = graph.main or min(begins, default=0)
+        if main and graph.body is not None:
+            _main(reading, file, main, graph.body, add, role, only)
         elif graph.body is not None and graph.body in running and not _used(reading, file):
             # A script without a main block: where it begins to take arguments, else to run the model.
             parser = [call.line for call in graph.body.calls if call.name in ARGUMENTS]
@@ -88,7 +92,13 @@ def entry_rows(reading: Reading) -> list[Row]:
         for function in graph.functions:
             if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
-            elif {call.name for call in function.calls} & SERVERS and function.qualname and role == "source":
+            elif (
+                {call.name for call in function.calls} & SERVERS
+                and function.qualname
+                and role == "source"
+                and not reading.graph.callers.get(function)
+            ):
+                # One that the code base calls itself is a part of what calls it.
                 add("server", function.qualname, place(function), f"makes the server: {function.name}()")
     for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
@@ -100,7 +110,8 @@ def entry_rows(reading: Reading) -> list[Row]:
         # A method is named after classes and functions.
         add("library", name, where, handed, 1 + ("." in name))
     for kind, thing in _started(reading, running, set(found)):
-        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
+        if not STAND_IN.search(thing.qualname):
+            add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
     return list(found.values())
 
 
@@ -287,11 +298,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 continue
             for value in reading.graph.evaluator.top(file, name, 0):
                 runs = isinstance(value, ClassValue) and _runs(value.of, running)
-                if isinstance(value, FunctionValue) and value.of in running:
-                    # A function that makes an object and gives it back: its class is what is handed out.
-                    for made in reading.graph.evaluator.values(value.of, value.of.returns):
-                        if isinstance(made, Instance) and _runs(made.of, running):
-                            found.append((place(made.of), made.of.qualname, f"{name}(...)"))
+                if isinstance(value, FunctionValue):
+                    found += [
+                        (place(of), of.qualname, f"{name}(...)")
+                        for of in _given_back(reading, value.of)
+                        if _runs(of, running)
+                    ]
                 if inner and isinstance(value, FunctionValue) and _loads_weights(reading, value.of, reaching):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
                     continue
@@ -314,6 +326,13 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     return found
 
 
+def _given_back(reading: Reading, function: Function) -> list[Class]:
+    """The class of the object that a function makes and gives back: it is what a caller has in hands."""
+    values = reading.graph.evaluator.values(function, function.returns)
+    made = {each.of for each in values if isinstance(each, Instance) and each.exact and reading.is_own(each.of.file)}
+    return list(made) if len(made) == 1 else []
+
+
 def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
     """Whether a function generates, or loads weights by what it calls."""
     near = {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 2))}
@@ -324,7 +343,7 @@ def _loads_weights(reading: Reading, function: Function, reaching: set[Function]
 def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
-    if any(each.name in (*GENERATES, "sample") and each in reaching for each in methods):
+    if any(each.name in METHODS and each in reaching for each in methods):
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
@@ -346,6 +365,9 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 isinstance(value, ClassValue) and (called or _runs(value.of, running))
             ):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
+            for of in _given_back(reading, value.of) if isinstance(value, FunctionValue) else ():
+                if _runs(of, running) or not of.methods.keys().isdisjoint(called):
+                    yield place(of), of.qualname, f"{name}(...)"
             methods = value.of.methods if isinstance(value, ClassValue) else {}
             for method in called:
                 # What it calls of an object counts where it runs the model; what it calls of the class makes one.
@@ -381,6 +403,7 @@ def _started(
         if any(reading.dotted(each, call) in (*STARTERS, *MAKERS) for call in each.calls)
     }
     decoding = set(decode_loops(reading))
+    repeating = reading.reaching(decoding)
     found: dict[Function | Class, str] = {}
     waiting = sorted(starters, key=lambda each: each.key)
     for starter in waiting:
@@ -423,7 +446,7 @@ def _started(
             found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
-            found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
+            found |= {each: "library" for each in of.methods.values() if each.name in METHODS and each in repeating}
     ways = starters | {each for each in found if isinstance(each, Function)}
     for of in reading.classes:
         if (of.key in known or of in found) and "__init__" in of.methods:
