@@ -887,12 +887,14 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
             "def pipeline():\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
         ),
         "far/talker.py": TALKER.partition("class TalkConfig")[0]
-        + "class Box:\n    def __init__(self, port):\n        self.port = port\n\n    def send(self, text):\n        pass\n",
+        + "class Box:\n    def __init__(self, port):\n        self.port = port\n"
+        "    def send(self, text):\n        pass\n",
         "far/__main__.py": "from far.server import app\n\napp(prog_name='far')\n",
         "far/server.py": (
-            "from fastapi import FastAPI\n\n\ndef build():\n    return FastAPI()\n\n\ndef app(prog_name):\n    return build()\n"
+            "from fastapi import FastAPI\n\n\ndef build():\n    return FastAPI()\n\n\n"
+            "def app(prog_name):\n    return build()\n"
         ),
     }
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
-    # Nothing that is imported or called names Talker; ``turned`` makes none. ``build`` is a part of what the package starts.
+    # Nothing that is imported or called names Talker; ``turned`` makes none. ``build`` is part of a start.
     assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "__main__"}

@@ -365,9 +365,9 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 isinstance(value, ClassValue) and (called or _runs(value.of, running))
             ):
                 yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            for of in _given_back(reading, value.of) if isinstance(value, FunctionValue) else ():
-                if _runs(of, running) or not of.methods.keys().isdisjoint(called):
-                    yield place(of), of.qualname, f"{name}(...)"
+            for made in _given_back(reading, value.of) if isinstance(value, FunctionValue) else ():
+                if _runs(made, running) or not made.methods.keys().isdisjoint(called):
+                    yield place(made), made.qualname, f"{name}(...)"
             methods = value.of.methods if isinstance(value, ClassValue) else {}
             for method in called:
                 # What it calls of an object counts where it runs the model; what it calls of the class makes one.
