@@ -880,7 +880,8 @@ def test_packages_inside_hand_out_where_those_above_do_not(tmp_path: Path) -> No
 
 def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_path: Path) -> None:
     files = {
-        "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n",
+        "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n"
+        "`talker.chat(3)` talks, `turned(talker)` turns.\n",
         "far/__init__.py": "from far.api import connect, pipeline, turned\n",
         "far/api.py": (
             "from far.talker import Box, Talker\n\n\ndef connect(port):\n    return Box(port)\n\n\n"
@@ -896,5 +897,5 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
         ),
     }
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
-    # Nothing that is imported or called names Talker; ``turned`` makes none. ``build`` is part of a start.
-    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "__main__"}
+    # ``pipeline`` makes a Talker, ``turned`` does not. ``build`` is part of a start.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "__main__"}

@@ -157,6 +157,8 @@ IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name.
 
+    What it calls by its name alone has no module.
+
     What it names most often comes first.
     """
     name = file.rpartition("/")[2].lower()
@@ -172,6 +174,8 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
         # What is called of a module, by its name or through the modules in it: ``gm.text.Sampler(…)``.
         for inner, last in re.findall(rf"(?<![\w.]){re.escape(first)}\.((?:\w+\.)*)(\w+)\(", text):
             names[f"{first}.{inner}{last}"] = f"{module}.{inner}".rstrip("."), last
+    for each in re.findall(r"(?<![\w.])(\w+)\(", text):
+        names.setdefault(each, ("", each))
     said = Counter(re.findall(r"\w+", text))
     ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
     return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]

@@ -327,10 +327,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:
-    """The class of the object that a function makes and gives back: it is what a caller has in hands."""
+    """The class of the object that a function makes, or has made, and gives back: it is what a caller has in hands."""
     values = reading.graph.evaluator.values(function, function.returns)
-    made = {each.of for each in values if isinstance(each, Instance) and each.exact and reading.is_own(each.of.file)}
-    return list(made) if len(made) == 1 else []
+    given = {each.of: each.exact for each in values if isinstance(each, Instance) and reading.is_own(each.of.file)}
+    edges = [edge for edge in reading.reached(function, lambda edge: True, 1) if edge.how == "constructor"]
+    made = [of for of, exact in given.items() if exact or any(edge.callee.owner is of for edge in edges)]
+    return made if len(made) == 1 else []
 
 
 def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
@@ -356,24 +358,32 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
     """What the README shows: the functions that it imports, the classes that run a model, and what it calls of them.
 
-    A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it.
+    A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it. An
+    object may be what a function of the README makes.
     """
+    top = reading.graph.evaluator.top
+    packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
     for module, name, called in reading.facts.told:
         file = reading.graph.evaluator.modules.file(module, "")
-        for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
-            if isinstance(value, FunctionValue) or (
-                isinstance(value, ClassValue) and (called or _runs(value.of, running))
-            ):
-                yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            for made in _given_back(reading, value.of) if isinstance(value, FunctionValue) else ():
-                if _runs(made, running) or not made.methods.keys().isdisjoint(called):
-                    yield place(made), made.qualname, f"{name}(...)"
-            methods = value.of.methods if isinstance(value, ClassValue) else {}
-            for method in called:
-                # What it calls of an object counts where it runs the model; what it calls of the class makes one.
-                of = methods.get(method)
-                if of is not None and (of in running or any(chain[-1] in MAKES for chain in of.decorators)):
-                    yield place(of), f"{name}.{method}", f"{name}.{method}(...)"
+        # Of a call alone, what a package hands out by that name.
+        files = packages if not module else [file] if file is not None else []
+        for value in {value: None for each in files for value in top(each, name, 0)}:
+            how = f"from {module} import {name}" if module else f"{name}(...)"
+            shown: list[Class] = []
+            if isinstance(value, FunctionValue):
+                yield place(value.of), value.of.qualname, how
+                how, shown = f"{name}(...)", _given_back(reading, value.of)
+            elif isinstance(value, ClassValue) and module:
+                shown = [value.of]
+            for of in shown:
+                methods = [of.methods[each] for each in called if each in of.methods]
+                if _runs(of, running) or (called and isinstance(value, ClassValue)) or methods:
+                    yield place(of), of.qualname, how
+                for each in methods:
+                    # What it calls of an object counts where it runs the model; what it calls of the class makes one.
+                    makes = any(chain[-1] in MAKES for chain in each.decorators)
+                    if each in running or each.name in METHODS or makes:
+                        yield place(each), f"{of.name}.{each.name}", f"{of.name}.{each.name}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
