@@ -899,3 +899,58 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
     # ``pipeline`` makes a Talker, ``turned`` does not. ``build`` is part of a start.
     assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "__main__"}
+
+
+MADE = """import os
+from dataclasses import dataclass, field
+
+
+class Way:
+    pass
+
+
+@dataclass
+class Best(Way):
+    pass
+
+
+@dataclass
+class Hot(Way):
+    heat: float = 1.0
+
+
+@dataclass
+class State:
+    step: int
+
+
+@dataclass
+class Talker:
+    way: Way = field(default_factory=Best)
+    last: State | None = None
+
+    def chat(self, tokens):
+        self.last = State(step=int(os.environ["STEP"]))
+        return os.environ["STEP"]
+
+
+@dataclass
+class NetConfig:
+    width: int
+    depth: int = 2
+"""
+
+
+def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nfrom deep.talker import Talker\n\ntalker = Talker()\ntalker.chat(2)\n```\n",
+        "deep/talker.py": MADE,
+        "deep/wide/net.py": MADE[MADE.index("@dataclass\nclass NetConfig") :] + "    wings: int = 2\n",
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
+    # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
+    assert {row.symbol for row in rows} == {
+        *("STEP", "Talker.way", "Talker.last", "Hot.heat", "NetConfig.width", "NetConfig.depth")
+    }
+    # The variable is read in lines 30 and 31.
+    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 30)]

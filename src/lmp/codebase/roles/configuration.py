@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
+from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says
 
@@ -55,14 +56,18 @@ def configuration_rows(reading: Reading) -> list[Row]:
         for name, line, default in function.arguments:
             if name not in ("self", "cls"):
                 add("cli flag", f"--{name}", Place(function.file, line), default)
-    for read in reading.facts.env:
+    # In each file a variable stands once.
+    for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
         file = read.place.file
         if counts(file) and (reading.roles.get(file) == "source" or file in run):
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
-    sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    sizes = _without_variants(of for of in reading.classes if counts(of.file) and is_config(reading, of))
     for of in sizes:
         if of.file not in modules:
+            add_fields(of)
+    for of in _made_by_users(reading, sizes):
+        if counts(of.file) and of not in sizes:
             add_fields(of)
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
@@ -86,6 +91,18 @@ def configuration_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def _without_variants(found: Iterable[Class]) -> list[Class]:
+    """Leaves out what repeats most fields of a class of the same name that stands in a folder above: its variants."""
+    kept: list[Class] = []
+    for of in sorted(found, key=lambda each: (each.file.count("/"), each.key)):
+        names = {each.name for each in of.fields}
+        above = [each for each in kept if each.qualname == of.qualname and each.file.count("/") < of.file.count("/")]
+        above = [each for each in above if of.file.startswith(each.file.rpartition("/")[0])]
+        if not any(2 * len(names & {each.name for each in other.fields}) > len(names) for other in above):
+            kept.append(of)
+    return sorted(kept, key=lambda of: of.key)
+
+
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
     """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
     evaluator = reading.graph.evaluator
@@ -97,6 +114,29 @@ def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
                         of = innermost(value)
                         if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
                             yield of.of
+
+
+def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
+    """Records that a program makes to run the library: its ways to run, and what fields of these and of settings hold.
+
+    What a field holds counts where the code base makes none itself: what it makes is what it works with.
+    """
+    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
+    evaluator = reading.graph.evaluator
+    made = {call.name for function in reading.graph.functions for call in function.calls}
+    waiting = [of for of in reading.classes if place(of) in ways or of in settings]
+    seen = set(waiting)
+    while waiting:
+        of = waiting.pop(0)
+        if not _is_record(reading, of):
+            continue
+        yield of
+        for each in of.fields:
+            found = (innermost(value) for c in each.chains for value in evaluator.scoped(of, None, of.file, c, 0))
+            held = {value.of for value in found if isinstance(value, ClassValue | Instance)}
+            more = {below for one in held for below in (one, *evaluator.below(one)) if below.name not in made} - seen
+            waiting += sorted(more, key=lambda one: one.key)
+            seen |= more
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
@@ -174,9 +214,13 @@ def is_config(reading: Reading, of: Class) -> bool:
     evaluator = reading.graph.evaluator
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
-    marked = any("dataclass" in str(chain) or "define" in chain for chain in of.decorators)
-    line = evaluator.line(of)
-    inherits = any("dataclass" in str(chain) for each in line[1:] for chain in each.decorators)
-    bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
+    bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
     kin = len(of.fields) >= RECORD and any(KIN.search(base) for base in bases)
-    return marked or inherits or bool(bases & MODELS) or kin or (not bases and len(_settings(of)) >= RECORD)
+    return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
+
+
+def _is_record(reading: Reading, of: Class) -> bool:
+    """A dataclass, a class of attrs, or a model of pydantic or msgspec, itself or by a class above it."""
+    line = reading.graph.evaluator.line(of)
+    marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
+    return marked or any(str(chain[-1]) in MODELS for each in line for chain in each.bases if chain)
