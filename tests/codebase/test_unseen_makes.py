@@ -858,8 +858,10 @@ def test_what_a_readme_calls_through_modules_and_settings_of_another_package(tmp
     rows = read(tmp_path, files)
     # ``note`` runs no model.
     assert {row.symbol for row in rows if row.section == "entry_points"} == {"pipeline", "Talker", "Talker.chat"}
-    # The class above stands in another package, and its name says what it is for.
+    # The class above stands in another package, and its name says what it is for. So few settings are not all.
     assert {row.symbol for row in rows if row.section == "configuration"} == {
+        "pipeline.path",
+        "Talker.chat.tokens",
         "TalkConfig.length",
         "TalkConfig.steps",
         "TalkConfig.name",
@@ -950,7 +952,29 @@ def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
     rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
     # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
     assert {row.symbol for row in rows} == {
-        *("STEP", "Talker.way", "Talker.last", "Hot.heat", "NetConfig.width", "NetConfig.depth")
+        *("STEP", "Talker.way", "Talker.last", "Talker.chat.tokens", "Hot.heat", "NetConfig.width", "NetConfig.depth")
     }
     # The variable is read in lines 30 and 31.
     assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 30)]
+
+
+def test_arguments_and_keys_are_settings_where_there_are_no_others(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nfrom far import faster\n\nmodel = faster('a', {'length': 8})\n```\n",
+        "far/__init__.py": "from far.api import faster\n",
+        "far/api.py": (
+            "def faster(name, cache_config, depth=2):\n"
+            "    assert 'length' in cache_config\n"
+            "    return made(name, cache_config['length'], cache_config.get('kind', 'plain'), depth)\n\n\n"
+            "def made(name, length, kind, depth):\n    names = {}\n    return names['a']\n"
+        ),
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
+    # ``made`` is called here; ``names`` is no dictionary of settings; a key stands where it is first asked for.
+    assert {(row.symbol, row.place.line, row.why) for row in rows} == {
+        ("faster.name", 1, ""),
+        ("faster.cache_config", 1, ""),
+        ("faster.depth", 1, "2"),
+        ("cache_config.length", 2, ""),
+        ("cache_config.kind", 3, "'plain'"),
+    }

@@ -18,6 +18,8 @@ OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
+NEXT_TO_NONE = 10
+"""Settings below which a code base has none to speak of."""
 RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
 TABLE = 10
@@ -30,10 +32,10 @@ KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(
 
 def configuration_rows(reading: Reading) -> list[Row]:
     """Settings of a run: not those of tools beside it, nor the sizes that a module of a model is made with."""
-    found: dict[tuple[str, int], Row] = {}
+    found: dict[tuple[Place, str], Row] = {}
 
-    def add(mechanism: str, symbol: str, where: Place, default: str | None) -> None:
-        found.setdefault((where.file, where.line), Row("configuration", mechanism, symbol, where, default or ""))
+    def add(mechanism: str, symbol: str, where: Place, default: str | None, part: str = "") -> None:
+        found.setdefault((where, part), Row("configuration", mechanism, symbol, where, default or ""))
 
     def add_fields(of: Class) -> None:
         for name, line, value in _settings(of):
@@ -88,7 +90,28 @@ def configuration_rows(reading: Reading) -> list[Row]:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
+    if len(found) < NEXT_TO_NONE:
+        # A library is then set by the arguments of what users call, and by dictionaries that they hand in.
+        for function in _called_by_users(reading):
+            for name, line, default in function.arguments:
+                if name not in ("self", "cls"):
+                    add("argument", f"{function.qualname}.{name}", Place(function.file, line), default, name)
+        asked: dict[tuple[str, str], tuple[Place, str]] = {}
+        for file, graph in reading.facts.graphs.items():
+            for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
+                asked.setdefault((name, key), (Place(file, line), default))
+        for (name, key), (where, default) in asked.items():
+            add("key", f"{name}.{key}", where, default, key)
     return list(found.values())
+
+
+def _called_by_users(reading: Reading) -> Iterator[Function]:
+    """Functions, methods and constructors by which a program runs the library, and that nothing of it calls."""
+    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
+    begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
+    for each in reading.functions:
+        if (each in begins or place(each) in ways) and not reading.graph.callers.get(each):
+            yield each
 
 
 def _without_variants(found: Iterable[Class]) -> list[Class]:
