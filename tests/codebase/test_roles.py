@@ -234,12 +234,19 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
     (tmp_path / "base.yaml").write_text("step_count: 4\nstep_timeout: 1\n")
     (tmp_path / "small.yaml").write_text("step_count: 2\n")
     (tmp_path / "other.yaml").write_text("image: x\nports: y\n")
+    # Of two alike files of which the code reads few keys, the one that the README shows.
+    (tmp_path / "sizes").mkdir()
+    (tmp_path / "README.md").write_text("Run `m.py --config sizes/mid`.\n")
+    (tmp_path / "sizes" / "mid.yaml").write_text("step_count: 4\nlanes: 1\n")
+    (tmp_path / "sizes" / "large.yaml").write_text("step_count: 4\nlanes: 1\ndepth: 2\n")
     rows = [row for row in every_row(read(tmp_path, SETTINGS)) if row.section == "configuration"]
     assert {(row.place.file, row.symbol) for row in rows} == {
         ("m.py", "RunConfig.step_count"),
         ("m.py", "RunConfig.step_timeout"),
         ("base.yaml", "step_count"),
         ("base.yaml", "step_timeout"),
+        ("sizes/mid.yaml", "step_count"),
+        ("sizes/mid.yaml", "lanes"),
     }
 
 

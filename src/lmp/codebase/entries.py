@@ -161,8 +161,7 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
 
     What it names most often comes first.
     """
-    name = file.rpartition("/")[2].lower()
-    if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
+    if not _is_readme(file):
         return []
     names: dict[str, tuple[str, str]] = {}
     modules = {alias or module: module for module, alias in IMPORTS.findall(text)}
@@ -179,6 +178,17 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
     said = Counter(re.findall(r"\w+", text))
     ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
     return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]
+
+
+def told_paths(file: str, text: str) -> dict[str, int]:
+    """Paths in such a text, without ending, and how often they stand there: ``--config small/8B_full``."""
+    found = re.findall(r"(?<![\w./:@-])[\w.-]+(?:/[\w.-]+)+", text) if _is_readme(file) else ()
+    return Counter(re.sub(r"\.(?:ya?ml|json|toml|ini)$", "", each) for each in found)
+
+
+def _is_readme(file: str) -> bool:
+    name = file.rpartition("/")[2].lower()
+    return (name.startswith("readme") and file.count("/") < 2) or name in ("metadata", "pkg-info")
 
 
 def _methods_of(written: str, text: str) -> tuple[str, ...]:

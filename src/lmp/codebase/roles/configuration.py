@@ -163,9 +163,9 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
-    """Files that the code names, or most of whose keys it reads by name: those named first, then the largest.
+    """Files that the code or the README names, or most of whose keys it reads: those named first, then the largest.
 
-    One that repeats the keys of an earlier one is a preset of it, and so is one beside another that is named.
+    One with mostly the keys of an earlier one is a preset of it, and so is one beside another that is named.
     """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
@@ -177,22 +177,35 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     for each in reading.facts.config_files:
         if _stem(each.file) in named:
             named.update(each.composed)
-    larger: set[str] = set()
+    shown = {
+        each.file: max((count for path, count in reading.facts.shown.items() if _ends_with(each.file, path)), default=0)
+        for each in reading.facts.config_files
+    }
+    larger: list[set[str]] = []
     chosen: set[str] = set()
-    for file in sorted(reading.facts.config_files, key=lambda each: (_stem(each.file) not in named, -len(each.names))):
+
+    def order(file: ConfigFile) -> tuple[bool, int, int]:
+        return _stem(file.file) not in named, -shown[file.file], -len(file.names)
+
+    for file in sorted(reading.facts.config_files, key=order):
         names, folder = set(file.names), file.file.rpartition("/")[0]
         if not names or file.file.startswith(".") or "/." in file.file:
             # A hidden folder is for the tools of its authors.
             continue
         if not reading.is_own(file.file) or says(file.file, "beside"):
             continue
-        is_named = _stem(file.file) in named
+        is_named = _stem(file.file) in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen
-        if (is_named or is_read) and 2 * len(names & larger) < len(names):
-            larger |= names
+        repeats = any(names <= each or 2 * len(names & each) >= len(names | each) for each in larger)
+        if (is_named or is_read) and not repeats:
+            larger.append(names)
             if is_named:
                 chosen.add(folder)
             yield file
+
+
+def _ends_with(file: str, path: str) -> bool:
+    return f"/{file}".rpartition(".")[0].endswith(f"/{path}")
 
 
 def _stem(file: str) -> str:
