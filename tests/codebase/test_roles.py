@@ -954,15 +954,22 @@ OTHER = """import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--other")
 """
+GATE = OTHER.replace("other", "port") + "app = fastapi.FastAPI()\n"
 
 
 def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
     package = tmp_path / "tool"
     package.mkdir()
-    for name, text in {"__init__": "", "work": WRAPPED, "settings": PARSED, "other": OTHER}.items():
+    for name, text in {
+        "__init__": "",
+        "work": WRAPPED,
+        "settings": PARSED,
+        "other": OTHER,
+        "gate": "import fastapi\n" + GATE,
+    }.items():
         (package / f"{name}.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     rows = [row.symbol for row in every_row(reading) if row.section == "configuration"]
-    # The decorator of what runs a model reads the flags of the run, which come first; where a code base has few
-    # settings, those of other files follow.
-    assert rows == ["--size", "--other"]
+    # What serves takes part in a run. The decorator of what runs a model reads the flags of the run. These come first;
+    # where a code base has few settings, those of other files follow.
+    assert rows == ["--port", "--size", "--other"]

@@ -48,7 +48,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
         return reading.is_own(file) and not says(file, "beside")
 
     flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file)]
-    flags = [flag for flag in flags_of_its_own if flag.place.file in run or not run]
+    # What serves takes part in a run, also where another process runs the model.
+    takes_part = run | {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     parsed = any(flag.parser != "fire" for flag in flags)
     for flag in flags:
         if flag.parser != "fire" or not parsed:
