@@ -978,3 +978,14 @@ def test_arguments_and_keys_are_settings_where_there_are_no_others(tmp_path: Pat
         ("cache_config.length", 2, ""),
         ("cache_config.kind", 3, "'plain'"),
     }
+
+
+def test_a_settings_file_that_code_looks_for_stands_once(tmp_path: Path) -> None:
+    read_twice = "def run(folder):\n    return open(folder / 'run_config.json'), open(folder / 'weights.json')\n"
+    files = {"far/names.py": "OTHER = 'adapter_config.json'\n", "far/ask.py": read_twice, "far/generate.py": read_twice}
+    rows = [row for row in read(tmp_path, files) if row.role == "config file"]
+    # Of two runs the one that generates; weights are no settings.
+    assert {(row.symbol, row.place.file, row.place.line) for row in rows} == {
+        ("run_config.json", "far/generate.py", 2),
+        ("adapter_config.json", "far/names.py", 1),
+    }

@@ -174,6 +174,9 @@ class _Reader:
                     self.block(case.body, inside, owner, loop)
             case ast.Assign():
                 self.expression(node.value, inside, loop)
+                if inside is self.found.body:
+                    # ``CONFIG_FILE = "config.json"``, which is put after a folder elsewhere.
+                    self.opens(node.value)
                 for target in node.targets:
                     self.assign(target, node.value, inside, owner, loop)
             case ast.AnnAssign():

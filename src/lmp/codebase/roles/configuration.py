@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
@@ -11,7 +11,7 @@ from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, inner
 from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.words import says, split, vocabulary
 
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
@@ -76,10 +76,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
-    for file, graph in reading.facts.graphs.items():
-        for name, line in graph.opens if counts(file) and (file in run or not run) else ():
-            if OPENED.fullmatch(name):
-                add("config file", name, Place(file, line), None)
+    for name, where in _opened(reading, counts):
+        add("config file", name, where, None)
     if len(found) < FEW:
         # With few settings of its own, the sizes of its models are what a user sets.
         for of in sizes:
@@ -105,6 +103,19 @@ def configuration_rows(reading: Reading) -> list[Row]:
         for (name, key), (where, default) in asked.items():
             add("key", f"{name}.{key}", where, default, key)
     return list(found.values())
+
+
+def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[str, Place]]:
+    """Files of settings that code looks for by name: each once, where the model or the plainest run has the name."""
+    model = reading.model.file if reading.model is not None else ""
+    found: dict[str, list[Place]] = {}
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.opens if counts(file) else ():
+            if OPENED.fullmatch(name):
+                found.setdefault(name, []).append(Place(file, line))
+    plain = vocabulary()["plain_run"]
+    for name, places in found.items():
+        yield name, min(places, key=lambda at: (at.file != model, -sum(word <= split(at.file) for word in plain)))
 
 
 def _called_by_users(reading: Reading) -> Iterator[Function]:
