@@ -842,6 +842,20 @@ class TalkConfig(FarConfigModel):
     name: str = "a"
 
 
+class SetConfig(FarConfigModel):
+    def __init__(self):
+        super().__init__()
+        self.heat = 1.0
+        self.port = 2
+        self.host = "b"
+
+
+class HandedConfig(FarConfigModel):
+    def __init__(self, heat):
+        self.heat = heat
+        self.port = 2
+
+
 def pipeline(path):
     return path
 """
@@ -865,6 +879,7 @@ def test_what_a_readme_calls_through_modules_and_settings_of_another_package(tmp
         "TalkConfig.length",
         "TalkConfig.steps",
         "TalkConfig.name",
+        *("SetConfig.heat", "SetConfig.port", "SetConfig.host", "HandedConfig.heat"),
     }
 
 

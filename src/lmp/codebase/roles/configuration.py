@@ -42,6 +42,12 @@ def configuration_rows(reading: Reading) -> list[Row]:
             if not name.startswith("_"):
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
 
+    def add_arguments(function: Function) -> None:
+        of = function.qualname.removesuffix(".__init__")
+        for name, line, default in function.arguments:
+            if name not in ("self", "cls"):
+                add("argument", f"{of}.{name}", Place(function.file, line), default, name)
+
     run = _files(reading)
 
     def counts(file: str) -> bool:
@@ -82,6 +88,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
         # With few settings of its own, the sizes of its models are what a user sets.
         for of in sizes:
             add_fields(of)
+        for of in reading.classes:
+            if CONFIG.search(of.name) and counts(of.file) and not _settings(of) and "__init__" in of.methods:
+                add_arguments(of.methods["__init__"])
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
         for flag in flags_of_its_own:
@@ -93,9 +102,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
     if len(found) < NEXT_TO_NONE:
         # A library is then set by the arguments of what users call, and by dictionaries that they hand in.
         for function in _called_by_users(reading):
-            for name, line, default in function.arguments:
-                if name not in ("self", "cls"):
-                    add("argument", f"{function.qualname}.{name}", Place(function.file, line), default, name)
+            add_arguments(function)
         asked: dict[tuple[str, str], tuple[Place, str]] = {}
         for file, graph in reading.facts.graphs.items():
             for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
@@ -244,15 +251,19 @@ def _is_module(reading: Reading, of: Class) -> bool:
 
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
-    """What the body of a class names: with annotations, or by a value alone."""
+    """What the body of a class names, annotated or by a value alone, and what a constructor sets that takes nothing."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
-    inside = [(each.line, each.end) for each in of.methods.values()]
+    inside = [(each.line, each.end) for each in of.methods.values() if not _takes_nothing(each)]
     return fields + [
         (name, line, None)
         for name, line in of.lines.items()
         if name not in known and not any(first <= line <= last for first, last in inside)
     ]
+
+
+def _takes_nothing(method: Function) -> bool:
+    return method.name == "__init__" and len(method.arguments) == 1
 
 
 def is_config(reading: Reading, of: Class) -> bool:
@@ -264,7 +275,8 @@ def is_config(reading: Reading, of: Class) -> bool:
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
     bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
-    kin = len(of.fields) >= RECORD and any(KIN.search(base) for base in bases)
+    said = bool(of.fields) or any(map(_takes_nothing, of.methods.values()))
+    kin = said and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
 
 
