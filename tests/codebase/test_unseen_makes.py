@@ -1004,3 +1004,18 @@ def test_a_settings_file_that_code_looks_for_stands_once(tmp_path: Path) -> None
         ("run_config.json", "far/generate.py", 2),
         ("adapter_config.json", "far/names.py", 1),
     }
+
+
+def test_the_model_what_gives_it_and_an_object_that_a_command_names(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[project.scripts]\nfar = "far.cli:app"\n',
+        "far/cli.py": "import typer\n\napp = typer.Typer()\n",
+        "far/__init__.py": "from far.net import Transformer\n",
+        "far/net.py": TALKER.partition("class Talker")[0].replace("class Net", "class Transformer"),
+        "far/build.py": (
+            "from far.net import Transformer\n\n\ndef parts(path):\n    return path, Transformer()\n\n\n"
+            "def _hidden(path):\n    return Transformer()\n"
+        ),
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
+    assert {(row.symbol, row.place.line) for row in rows} == {("app", 3), ("Transformer", 5), ("parts", 4)}

@@ -11,7 +11,7 @@ from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
@@ -41,6 +41,8 @@ MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
+MOST_GIVERS = 4
+"""Functions that give a model from which on they are one for each size."""
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
@@ -62,7 +64,9 @@ def entry_rows(reading: Reading) -> list[Row]:
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
-            if target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
+            if isinstance(target, Place):
+                add("cli", each.what.rpartition(":")[2].strip(), target, each.name)
+            elif target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
                 add("cli", target.qualname, place(target), each.name)
     for file, graph in reading.facts.graphs.items():
         role = reading.roles.get(file, "source")
@@ -104,7 +108,7 @@ def entry_rows(reading: Reading) -> list[Row]:
         add("cli", handler.qualname, place(handler), command)
     for each in _started_by_shell(reading):
         add("shell", each.name, each.place, f"bash {each.place.file}", 1)
-    for of in _runners(reading, running):
+    for of in [*_runners(reading, running), *_model(reading)]:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
@@ -183,15 +187,20 @@ def _is_module_of(reading: Reading, dotted: str) -> bool:
     return "." in dotted and reading.graph.evaluator.modules.file(dotted, "") is not None
 
 
-def _target(reading: Reading, written: str) -> Function | None:
+def _target(reading: Reading, written: str) -> Function | Place | None:
+    """The function that a command starts, or where the object is made by which another package starts some."""
     module, _, name = written.partition(":")
     file = reading.graph.evaluator.modules.file(module.strip(), "")
     if file is None:
         return None
-    for value in reading.graph.evaluator.top(file, name.strip().partition(".")[0].partition(" ")[0], 0):
+    name = name.strip().partition(".")[0].partition(" ")[0]
+    for value in reading.graph.evaluator.top(file, name, 0):
         if isinstance(value, FunctionValue):
             return value.of
-    return None
+    graph = reading.facts.graphs[file]
+    made = [chain[:-1] for chain in graph.names.get(name, ()) if isinstance(chain[-1], Applied)]
+    calls = graph.body.calls if graph.body is not None else ()
+    return next((Place(file, call.line) for call in calls if set(made) & set(call.callee)), None)
 
 
 def _main(
@@ -333,6 +342,31 @@ def _given_back(reading: Reading, function: Function) -> list[Class]:
     edges = [edge for edge in reading.reached(function, lambda edge: True, 1) if edge.how == "constructor"]
     made = [of for of, exact in given.items() if exact or any(edge.callee.owner is of for edge in edges)]
     return made if len(made) == 1 else []
+
+
+def _model(reading: Reading) -> Iterator[Class | Function]:
+    """The class of the model, where a package hands it out and nothing builds on it, and what gives a model to users.
+
+    That is a function that nothing of the code base calls. Where many do, each gives one size.
+    """
+    evaluator = reading.graph.evaluator
+    of = reading.model.owner if reading.model is not None else None
+    if of is not None and not evaluator.subclasses.get(of):
+        for file, graph in reading.facts.graphs.items():
+            first = file.endswith("__init__.py") and reading.is_own(file)
+            if first and ClassValue(of) in [value for name in graph.imports for value in evaluator.top(file, name, 0)]:
+                yield of
+    givers = []
+    for each in reading.functions:
+        hidden = each.owner or each.nested or each.native or each.name[0] == "_" or says(each.file, "beside")
+        callers = {edge.caller for edge in reading.graph.callers.get(each, ())} - {each}
+        if not hidden and not any(reading.is_own(one.file) and not says(one.file, "beside") for one in callers):
+            values = map(innermost, evaluator.values(each, each.returns))
+            models = [value.of for value in values if isinstance(value, Instance)]
+            if any(evaluator.method(one, name) in reading.attending for one in models for name in CALLED):
+                givers.append(each)
+    if len(givers) < MOST_GIVERS:
+        yield from givers
 
 
 def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
