@@ -382,10 +382,10 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
     if any(each.name in METHODS and each in reaching for each in methods):
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
-    given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
+    evaluator = reading.graph.evaluator
+    given = {value.of for each in makers for value in evaluator.returned(each, 0) if isinstance(value, Instance)}
     return any(
-        isinstance(value, Instance) and value.of is not of and any(name in value.of.methods for name in CALLED)
-        for value in given
+        evaluator.method(each, name) or evaluator.overrides(each, name) for each in given - {of} for name in CALLED
     )
 
 
@@ -481,7 +481,7 @@ def _started(
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
         public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
-        others = loop.name in GENERATES and all(each.file != loop.file for each in inside)
+        others = any(each.file != loop.file for each in inside)
         if public and split(loop.name) & set(GENERATES) and (not inside or others):
             # A loop that nothing of the code base runs, or nothing of its file, is there for users.
             found[loop] = "library"
