@@ -234,12 +234,19 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
     (tmp_path / "base.yaml").write_text("step_count: 4\nstep_timeout: 1\n")
     (tmp_path / "small.yaml").write_text("step_count: 2\n")
     (tmp_path / "other.yaml").write_text("image: x\nports: y\n")
+    # Of two alike files of which the code reads few keys, the one that the README shows.
+    (tmp_path / "sizes").mkdir()
+    (tmp_path / "README.md").write_text("Run `m.py --config sizes/mid`.\n")
+    (tmp_path / "sizes" / "mid.yaml").write_text("step_count: 4\nlanes: 1\n")
+    (tmp_path / "sizes" / "large.yaml").write_text("step_count: 4\nlanes: 1\ndepth: 2\n")
     rows = [row for row in every_row(read(tmp_path, SETTINGS)) if row.section == "configuration"]
     assert {(row.place.file, row.symbol) for row in rows} == {
         ("m.py", "RunConfig.step_count"),
         ("m.py", "RunConfig.step_timeout"),
         ("base.yaml", "step_count"),
         ("base.yaml", "step_timeout"),
+        ("sizes/mid.yaml", "step_count"),
+        ("sizes/mid.yaml", "lanes"),
     }
 
 
@@ -1050,15 +1057,22 @@ OTHER = """import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--other")
 """
+GATE = OTHER.replace("other", "port") + "app = fastapi.FastAPI()\n"
 
 
 def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
     package = tmp_path / "tool"
     package.mkdir()
-    for name, text in {"__init__": "", "work": WRAPPED, "settings": PARSED, "other": OTHER}.items():
+    for name, text in {
+        "__init__": "",
+        "work": WRAPPED,
+        "settings": PARSED,
+        "other": OTHER,
+        "gate": "import fastapi\n" + GATE,
+    }.items():
         (package / f"{name}.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     rows = [row.symbol for row in every_row(reading) if row.section == "configuration"]
-    # The decorator of what runs a model reads the flags of the run, which come first; where a code base has few
-    # settings, those of other files follow.
-    assert rows == ["--size", "--other"]
+    # What serves takes part in a run. The decorator of what runs a model reads the flags of the run. These come first;
+    # where a code base has few settings, those of other files follow.
+    assert rows == ["--port", "--size", "--other"]

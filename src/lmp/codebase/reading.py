@@ -163,6 +163,7 @@ class _Reading:
         self.facts.entries.extend(entries.package_scripts(file, text))
         self.facts.entries.extend(entries.shell_scripts(file, text) if kind == "shell" else [])
         self.facts.told.extend(entries.told_imports(file, text))
+        self.facts.shown.update(entries.told_paths(file, text))
         found = settings_files.config_file(file, kind, text)
         if found is not None:
             self.facts.config_files.append(found)

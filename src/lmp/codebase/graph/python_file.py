@@ -53,6 +53,7 @@ MAKERS = frozenset(
 UPDATES = frozenset(["dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim"])
 """Of JAX: they are given the tensor."""
 SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|toml|ini)$")
+SETTINGS = re.compile(r"(?i)(?:^|_)(?:config|cfg|settings|options|opts)$|_kwargs$")
 SETTINGS_NAME = re.compile(r"(?i)(?:config|settings)_?(?:name|file|path)?$")
 """Parameters that take a file of settings."""
 FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_"]) | UPDATES
@@ -189,6 +190,9 @@ class _Reader:
                     self.block(case.body, inside, owner, loop)
             case ast.Assign():
                 self.expression(node.value, inside, loop)
+                if inside is self.found.body:
+                    # ``CONFIG_FILE = "config.json"``, which is put after a folder elsewhere.
+                    self.opens(node.value)
                 for target in node.targets:
                     self.assign(target, node.value, inside, owner, loop)
             case ast.AnnAssign():
@@ -428,6 +432,10 @@ class _Reader:
                 self.attribute(each, inside)
             elif isinstance(each, ast.Call):
                 self.call(each, inside, depth)
+            elif isinstance(each, ast.Subscript):
+                self.asks(each.value, each.slice, None)
+            elif isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn):
+                self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
                 self.bind(each.target, self.items(each.iter), inside, None)
             elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
@@ -452,6 +460,13 @@ class _Reader:
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
             self.found.opens.append((name.value, name.lineno))
 
+    def asks(self, of: ast.expr, key: ast.expr, default: ast.expr | None) -> None:
+        """Keeps what is asked of settings by a literal: ``config["length"]``, ``self.options.get("length", 8)``."""
+        name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and SETTINGS.search(name):
+            written = self.source.written(default) if default is not None else ""
+            self.found.keys.append((name, key.value, written, key.lineno))
+
     def names_settings(self, given: ast.expr | None, by: str) -> None:
         """Keeps a literal that names a file of settings, with its ending or without: ``config_name="serve"``."""
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
@@ -471,6 +486,8 @@ class _Reader:
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
             self.opens(node.args[-1])
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
+            self.asks(node.func.value, node.args[0], node.args[1] if len(node.args) > 1 else None)
         for each in node.args:
             self.names_settings(each, "")
         for keyword in node.keywords:

@@ -288,6 +288,8 @@ class FileGraph:
     """Of C++: the name that another language calls it by -> its function, and the line that says so."""
     includes: tuple[str, ...] = ()
     opens: list[tuple[str, int]] = field(default_factory=list)
-    """Names of files that are put after a folder, each with its line."""
+    """What may name a file, each with its line: texts that are put after a folder, or that the module keeps."""
+    keys: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """Keys that it asks of what is called settings: what that is called, key, default as written, line."""
     settings: set[str] = field(default_factory=set)
     """Files of settings that literals of calls and defaults name, without folder and ending."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -66,9 +65,7 @@ def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
     Raises SyntaxError, ValueError or RecursionError for what Python cannot parse.
     """
     if tree is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = tree_of(text)
+        tree = tree_of(text)
     scan = _Scan(file, text)
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]
