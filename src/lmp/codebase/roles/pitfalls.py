@@ -205,6 +205,12 @@ SAID: dict[HazardKind, Said] = {
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
+    "leaves": Said(
+        1,
+        "The case of the message occurs.",
+        "The function warns and returns; the rest of it is not run.",
+        "Read the log for this message.",
+    ),
     "swallowed": Said(
         0.8, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
     ),
@@ -340,7 +346,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 continue
             cause = Place(function.file, hazard.line)
             where = Place(function.file, function.line) if function.qualname else _around(reading, cause)
-            points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
+            points = said.points + met + (2.2 if hazard.kind in ("falls back", "leaves") else 0.8) * by_setting
             if hazard.kind in ("assert", "raise"):
                 points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
                 points -= INNER.search(hazard.text) is not None
