@@ -444,7 +444,8 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        open_to = [n for n in takes if not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        used = edge.callee.reads if not (edge.callee.abstract or edge.callee.native) else set(takes)
+        open_to = [n for at, n in enumerate(takes) if n in used and not {n, "**"} & given and at >= len(call.args)]
         lost = [n for n in unread if n in open_to]
         if edge.how == "direct":
             lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
