@@ -26,6 +26,7 @@ from lmp.codebase import (
     triton,
     wrappers,
 )
+from lmp.codebase.copies import without_copies
 from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.codebase.file_kinds import CPP, language, role
@@ -53,10 +54,11 @@ def read_repository(root: Path, selection: Selection, progress: Progress, also: 
 
 
 def _read(root: Path, selection: Selection, progress: Progress, also: Also | None) -> RepoFacts:
-    listed, skipped = list_files(root, selection)
+    every, skipped = list_files(root, selection)
+    listed, copies = without_copies(every)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
-    facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
+    facts = RepoFacts(printable(root.resolve().name), skipped=[*skipped, *copies])
     found = wrappers.find(library, python)
     reading = _Reading(facts, library, found, record_flags.drivers(library, python), also)
     for at, each in enumerate(listed):

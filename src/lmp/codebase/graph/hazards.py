@@ -109,7 +109,8 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     assigned = [each for each in body if isinstance(each, ast.Assign)]
     warned = next((call for call in called if isinstance(call.func, ast.Attribute) and call.func.attr in WARNS), None)
     if warned is not None and warned.args and (assigned or isinstance(body[-1], ast.Return)):
-        _add(inside, "falls back", warned, source.written(warned.args[0]))
+        kind: HazardKind = "leaves" if isinstance(body[-1], ast.Return) else "falls back"
+        _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
         # A default for what was not given replaces nothing.
         listed = isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.NotIn)

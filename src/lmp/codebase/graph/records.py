@@ -101,6 +101,7 @@ HazardKind = Literal[
     "fixed",
     "global",
     "ignored",
+    "leaves",
     "limit",
     "missing",
     "network",

@@ -205,6 +205,12 @@ SAID: dict[HazardKind, Said] = {
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
+    "leaves": Said(
+        1,
+        "The case of the message occurs.",
+        "The function warns and returns; the rest of it is not run.",
+        "Read the log for this message.",
+    ),
     "swallowed": Said(
         0.8, "The guarded lines fail.", "The error is dropped without a message.", "Log the error, or raise it again."
     ),
@@ -340,7 +346,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 continue
             cause = Place(function.file, hazard.line)
             where = Place(function.file, function.line) if function.qualname else _around(reading, cause)
-            points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
+            points = said.points + met + (2.2 if hazard.kind in ("falls back", "leaves") else 0.8) * by_setting
             if hazard.kind in ("assert", "raise"):
                 points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
                 points -= INNER.search(hazard.text) is not None
@@ -438,7 +444,8 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        open_to = [n for n in takes if not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        used = edge.callee.reads if not (edge.callee.abstract or edge.callee.native) else set(takes)
+        open_to = [n for at, n in enumerate(takes) if n in used and not {n, "**"} & given and at >= len(call.args)]
         lost = [n for n in unread if n in open_to]
         if edge.how == "direct":
             lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
