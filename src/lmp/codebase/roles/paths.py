@@ -46,7 +46,9 @@ MOST_CHOSEN = 3
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
-SHAPES = frozenset(["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+SHAPES = frozenset(
+    ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
+)
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
@@ -448,9 +450,9 @@ class Paths:
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
-            inside = any(other in inner.get(function, ()) for other in inner)
+            beside, inside = not self._is_plain(function), any(other in inner.get(function, ()) for other in inner)
             # What also trains draws samples on the way.
-            return not self._is_plain(function), row.role == "library", inside, function in trained, *_plainness(function)
+            return beside, row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
         plainest = {row.role == "library": each for row, each in reversed(ordered)}
@@ -464,8 +466,7 @@ class Paths:
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        callers = self.reading.graph.callers
-        called = {each for each in every if any(self.reading.is_own(edge.caller.file) for edge in callers.get(each, ()))}
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
         roots = [each for each in every if each not in called] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
