@@ -461,7 +461,9 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name) and not SETS_UP.match(each.name)]
+        # A request creates what it is answered with.
+        named = {each: each.name.removeprefix("create_") for each in handlers}
+        plain = [each for each in handlers if not BESIDE.search(named[each]) and not SETS_UP.match(named[each])]
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
@@ -497,6 +499,10 @@ class Paths:
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
+            if number == 0 and not handlers:
+                # Else a handler hands its request to what keeps it for the scheduler.
+                queued = self.ways(self._played("scheduler", "queue"))
+                handlers = self._handlers(queued)
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
