@@ -35,6 +35,8 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
+BACK = 1.0
+"""How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
 STEP, PART = 1.0, 0.3
 """What a step counts that leads to no end, and a call of what plays a part."""
 LEAST, MOST = 0.15, 48
@@ -69,13 +71,13 @@ class Ways:
     calls: dict[Function, list[Edge]]
 
     def on(self, function: Function) -> list[tuple[float, Edge]]:
-        """The calls that come nearer to an end, each with its length; to one function the shortest.
+        """The calls that lead on to an end, each with its length; to one function the shortest.
 
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in self.calls.get(function, ()):
-            if self.far.get(edge.callee, math.inf) <= self.far[function]:
+            if self.far.get(edge.callee, math.inf) <= self.far[function] + BACK:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
