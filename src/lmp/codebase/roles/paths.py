@@ -536,6 +536,7 @@ class Paths:
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         reached = {callee for _, callee in flow.edge_of}
         line = self.reading.graph.evaluator.line
+        queues = self.queues if not self.hubs else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -549,8 +550,8 @@ class Paths:
                 elif function in self.hubs and function.owner and chosen[0].callee.owner in line(function.owner):
                     # A loop's steps are methods of its own object.
                     found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
-                elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
-                    # Where a run ends is not known: what the loop calls is all that there is.
+                elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
+                    # Where a run ends is not known: what the loop does with what it takes is all that there is.
                     found += chosen
             if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
                 found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
