@@ -497,6 +497,9 @@ class Paths:
             flow.run(begins, {"": ways, **asked})
             if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
+            # A method that nobody here calls is called by a user.
+            asking = [edge for edges in ways.calls.values() for edge in edges if edge.callee is hub]
+            flow.add((edge for edge in asking if edge.caller.owner and self._is_outer(edge.caller)), STEP)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
@@ -597,6 +600,9 @@ class Paths:
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
+
+    def _is_outer(self, function: Function) -> bool:
+        return self._is_plain(function) and not self.reading.graph.callers.get(function)
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
