@@ -531,7 +531,8 @@ class Paths:
         owners = {function.owner for function in above} - {None}
         beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
         beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
-        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model})
+        written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
+        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
