@@ -120,15 +120,11 @@ def entry_rows(reading: Reading) -> list[Row]:
 
 
 def route_rows(reading: Reading) -> list[Row]:
-    """Routes of a server that run a model: no ways to start it, but where a request comes in."""
-    running = reading.reaching(leaves(reading))
-    handlers = {each.key for each in running}
+    """Routes of a server: no ways to start it, but where a request comes in."""
     return [
         Row("entry_points", "server", each.name, each.place, each.what)
         for each in reading.facts.entries
-        if each.kind == "server"
-        and each.what.split(" ")[0].isupper()
-        and (each.place.file, each.place.line) in handlers
+        if each.kind == "server" and each.what.split(" ")[0].isupper() and reading.is_own(each.place.file)
     ]
 
 

@@ -35,6 +35,8 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
+BACK = 1.0
+"""How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
 STEP, PART = 1.0, 0.3
 """What a step counts that leads to no end, and a call of what plays a part."""
 LEAST, MOST = 0.15, 48
@@ -46,7 +48,9 @@ MOST_CHOSEN = 3
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
-SHAPES = frozenset(["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+SHAPES = frozenset(
+    ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
+)
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
@@ -67,13 +71,13 @@ class Ways:
     calls: dict[Function, list[Edge]]
 
     def on(self, function: Function) -> list[tuple[float, Edge]]:
-        """The calls that come nearer to an end, each with its length; to one function the shortest.
+        """The calls that lead on to an end, each with its length; to one function the shortest.
 
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
         for edge in self.calls.get(function, ()):
-            if self.far.get(edge.callee, math.inf) <= self.far[function]:
+            if self.far.get(edge.callee, math.inf) <= self.far[function] + BACK:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
@@ -448,9 +452,9 @@ class Paths:
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
-            inside = any(other in inner.get(function, ()) for other in inner)
+            beside, inside = not self._is_plain(function), any(other in inner.get(function, ()) for other in inner)
             # What also trains draws samples on the way.
-            return not self._is_plain(function), row.role == "library", inside, function in trained, *_plainness(function)
+            return beside, row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
         plainest = {row.role == "library": each for row, each in reversed(ordered)}
@@ -459,13 +463,14 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name) and not SETS_UP.match(each.name)]
+        # A request creates what it is answered with.
+        named = {each: each.name.removeprefix("create_") for each in handlers}
+        plain = [each for each in handlers if not BESIDE.search(named[each]) and not SETS_UP.match(named[each])]
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        callers = self.reading.graph.callers
-        called = {each for each in every if any(self.reading.is_own(edge.caller.file) for edge in callers.get(each, ()))}
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
         roots = [each for each in every if each not in called] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
@@ -492,10 +497,17 @@ class Paths:
             flow.run(begins, {"": ways, **asked})
             if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
+            # A method that nobody here calls is called by a user.
+            asking = [edge for edges in ways.calls.values() for edge in edges if edge.callee is hub]
+            flow.add((edge for edge in asking if edge.caller.owner and self._is_outer(edge.caller)), STEP)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
+            if number == 0 and not handlers:
+                # Else a handler hands its request to what keeps it for the scheduler.
+                queued = self.ways(self._played("scheduler", "queue"))
+                handlers = self._handlers(queued)
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
@@ -519,7 +531,8 @@ class Paths:
         owners = {function.owner for function in above} - {None}
         beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
         beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
-        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model})
+        written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
+        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
@@ -527,6 +540,7 @@ class Paths:
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         reached = {callee for _, callee in flow.edge_of}
         line = self.reading.graph.evaluator.line
+        queues = self.queues if not self.hubs else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -540,8 +554,8 @@ class Paths:
                 elif function in self.hubs and function.owner and chosen[0].callee.owner in line(function.owner):
                     # A loop's steps are methods of its own object.
                     found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
-                elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
-                    # Where a run ends is not known: what the loop calls is all that there is.
+                elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
+                    # Where a run ends is not known: what the loop does with what it takes is all that there is.
                     found += chosen
             if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
                 found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
@@ -587,6 +601,9 @@ class Paths:
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
+
+    def _is_outer(self, function: Function) -> bool:
+        return self._is_plain(function) and not self.reading.graph.callers.get(function)
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")

@@ -247,7 +247,7 @@ class Reading:
             and each.key not in self.kernels
             and any(
                 ("logits" in split(name) and _gives(chain)) or _has_logits(chain, each)
-                for name, chains in each.locals.items()
+                for name, chains in (*each.locals.items(), ("", each.returns))
                 for chain in chains
             )
         }
@@ -394,9 +394,7 @@ def _is_model(part: object) -> bool:
 
 def _on_model(call: Call) -> bool:
     """Whether it is a method of what is named ``model``: ``self.model.setup_caches(…)``."""
-    return any(
-        len(chain) > 1 and _is_model(chain[-2]) and isinstance(chain[-1], str) for chain in call.callee
-    )
+    return any(len(chain) > 1 and _is_model(chain[-2]) and isinstance(chain[-1], str) for chain in call.callee)
 
 
 def _above(edge: Edge) -> bool:
