@@ -152,8 +152,10 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
+    stores = set(_stores(reading))
+    yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
-        if says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
+        if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
         cached = [
@@ -177,6 +179,20 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
+
+
+def _stores(reading: Reading) -> Iterator[Class]:
+    """Classes of what is asked for a store, and of that store: kept keys and values are taken from there by name."""
+    for function in reading.functions:
+        kept = {name: chains for name, chains in function.locals.items() if _is_kept(split(name))}
+        parts = {chain for name in _pair(kept) for chain in kept[name] if len(chain) == 2}
+        taken = {str(chain[0]) for chain in parts if isinstance(chain[1], str) and chain[1][:1] == ITEM[0]}
+        asked = {chain[:-1] for name in taken for chain in function.locals.get(name, ()) if _result(chain[-1:])}
+        for edge in reading.graph.edges[function] if asked else ():
+            if edge.call is not None and edge.callee.owner is not None and asked & {*edge.call.callee}:
+                yield edge.callee.owner
+                given = reading.graph.evaluator.values(edge.callee, (chain[:2] for chain in edge.callee.returns))
+                yield from (value.of for value in map(innermost, given) if isinstance(value, Instance))
 
 
 def _keys_and_values(of: Class) -> tuple[str, ...]:
@@ -355,6 +371,11 @@ def _fills(function: Function, attends: bool) -> str:
     if any(_kept(function, write.target) for write in function.writes):
         return "fills keys and values that are kept"
     for call in function.calls:
+        # ``cache.k.at[i].set(k)`` of JAX gives what is written.
+        if call.name in ("set", "add") and any(
+            "at" in c and _kept(function, (c[: c.index("at")],)) for c in call.callee
+        ):
+            return "gives the cache with new keys and values in it"
         if call.name in JOINS and any(_kept(function, each) for each in call.args):
             return "joins new keys and values to those that are kept"
         to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
