@@ -152,8 +152,8 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
-    stores = set(_stores(reading))
-    yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
+    stores = dict.fromkeys(_stores(reading), "keeps what is taken for keys and values")
+    yield from stores.items()
     for of in reading.classes:
         if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
