@@ -1,8 +1,8 @@
 """The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
 
-A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
-it alone calls, what makes, sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and
-values are known by what is done to them: joined to earlier ones, written by index, handed over, carried through a loop.
+A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, what makes,
+sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and values are known by what is
+done to them: joined to earlier ones, written by index, handed over, carried through a loop.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def cache_rows(reading: Reading) -> list[Row]:
                 add(method, "allocates it" if made else f"method of {of.name}", int(not (made or short)))
     for of, why in _records(reading, classes):
         add(of, why)
-    handled = _handled(reading, classes)
+    handled = _handled(reading)
     rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
     makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
     uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
@@ -227,15 +227,13 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             yield name, line, "how long the cache is"
 
 
-def _keepers(reading: Reading) -> Iterator[tuple[Function, str]]:
-    """Methods that replace the cache that their object keeps, or are named after it."""
+def _keepers(reading: Reading) -> Iterator[Function]:
+    """Methods that replace the cache that their object keeps."""
     for of in reading.classes:
         kept = {name for name, _, why in _attributes(of) if why == KEEPS}
         for method in of.methods.values() if kept else ():
             if method.name != "__init__" and any(by is method for name in kept for by, _ in of.attributes[name]):
-                yield method, "replaces the cache that it keeps"
-            elif "cache" in split(method.name) and not says(method.name, "not_kv_cache"):
-                yield method, "is of the cache that it keeps"
+                yield method
 
 
 def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
@@ -287,15 +285,13 @@ def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[C
             yield of, "a record that the cache makes"
 
 
-def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
+def _handled(reading: Reading) -> dict[Function, str]:
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
         if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
-    for each, why in _keepers(reading):
-        found.setdefault(each, why)
-    found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
+    found = dict.fromkeys(_keepers(reading), "replaces the cache that it keeps") | found
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
         if each.name in names and each.owner is not None and not each.abstract:
@@ -462,16 +458,6 @@ def _allocated(chain: Chain) -> bool:
     """What a call gives that makes a tensor."""
     by = chain[-2] if len(chain) > 1 and isinstance(chain[-1], Applied) else ""
     return by in MAKERS or "alloc" in str(by)
-
-
-def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
-    """Functions of a cache's own file that it alone calls."""
-    for function in reading.functions:
-        if function.owner is None and not function.native and not function.nested:
-            edges = reading.graph.callers.get(function, ())
-            callers = {edge.caller.owner for edge in edges if edge.caller is not function}
-            if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
-                yield function
 
 
 def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
