@@ -392,3 +392,38 @@ def test_keys_and_values_in_stores_and_in_what_is_given_back(tmp_path: Path) -> 
         "Written.forward",
     }
     assert not {each for each in found(tmp_path, "kv_cache", STORE) if "Plain" in each}
+
+
+RECURRENT = """import torch
+
+
+class Mix:
+    def step(self, x, conv_state, ssm_state):
+        conv_state.copy_(torch.roll(conv_state, -1))
+        conv_state[:, -1] = x
+        y = torch.sum(conv_state)
+        ssm_state.copy_(ssm_state * 2 + y)
+        first = y[0]
+        return first
+
+
+class Other:
+    def step(self, x, state):
+        state.copy_(torch.roll(state, -1))
+        first = x[0]
+        last = x[-1]
+        print(first)
+        print(last)
+        return state
+
+
+def run(x, conv_state, ssm_state):
+    for at in range(8):
+        x = Mix().step(x, conv_state, ssm_state)
+    return Other().step(x, x)
+"""
+
+
+def test_a_state_that_a_recurrent_layer_carries(tmp_path: Path) -> None:
+    # A layer writes its states each step; any other state is none of a cache.
+    assert found(tmp_path, "kv_cache", RECURRENT) == {"Mix.step"}

@@ -61,6 +61,8 @@ KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
 WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
 """Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
+RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
+"""Words of the state that a recurrent layer carries in place of keys and values, as papers call it."""
 BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
 KEEPS = "keeps a cache"
@@ -198,7 +200,7 @@ def _stores(reading: Reading) -> Iterator[Class]:
 def _keys_and_values(of: Class) -> tuple[str, ...]:
     """Attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
-    return _pair({name for name in of.attributes if kept or "cache" in split(name)})
+    return _pair(name for name in of.attributes if kept or "cache" in split(name))
 
 
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
@@ -210,6 +212,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     pair = _keys_and_values(of)
     for name, line in lines.items():
         words = split(name)
+        whole = words & EARLIER and words <= WHOLE
         if name not in declared and any(
             by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
         ):
@@ -217,9 +220,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             continue
         if name in pair and not words & (TOLD | {"scale", "dtype"}):
             yield name, line, "keeps keys and values"
-        elif (
-            words & EARLIER and words <= WHOLE and (words & KEYS_AND_VALUES or ("cache" in words and name in declared))
-        ):
+        elif whole and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
             yield name, line, KEEPS
         elif says(name, "kv_cache") and words & {"table", "mapping"}:
             yield name, line, "where keys and values are"
@@ -338,7 +339,8 @@ def _about(reading: Reading, function: Function) -> str:
 
 def _is_kept(words: frozenset[str]) -> bool:
     """Whether words name keys and values of earlier tokens: ``past_key_values``, ``cache.k``, ``layer_past``."""
-    return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
+    both = words & EARLIER and words & KEYS_AND_VALUES
+    return bool(both or ("state" in words and words & RECURRENT)) or words >= {"layer", "past"}
 
 
 def _is_both(name: str) -> bool:
@@ -365,7 +367,7 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
 def _fills(function: Function, attends: bool) -> str:
     """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
     if any(_kept(function, write.target) for write in function.writes):
-        return "fills keys and values that are kept"
+        return "fills what is kept of earlier tokens"
     for call in function.calls:
         # ``cache.k.at[i].set(k)`` of JAX gives what is written.
         if call.name in ("set", "add") and any(
