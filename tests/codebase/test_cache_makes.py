@@ -317,3 +317,113 @@ def test_numbers_of_places_and_writes_of_another_package(tmp_path: Path) -> None
         *("main", "SlotLender", "SlotLender.allocate", "SlotLender.free"),
         *("Attention.block_table", "Attention.k_cache", "Attention.v_cache", "Attention.put"),
     }
+
+
+STORE = """import torch
+
+
+class Shelf(dict):
+    def clear_all(self):
+        for key in list(self):
+            del self[key]
+        print(len(self))
+        size = 0
+        return size
+
+
+class HasShelf:
+    def attach(self, shelf: Shelf):
+        self.shelf = shelf
+
+    def mine(self):
+        if self.shelf is None:
+            return None
+        name = id(self)
+        print(name)
+        print(self)
+        return self.shelf[name]
+
+
+class Mix(HasShelf):
+    def forward(self, q, k, v):
+        found = self.mine()
+        k_cache = found["key"]
+        v_cache = found["value"]
+        return torch.nn.functional.scaled_dot_product_attention(q, k_cache, v_cache)
+
+
+class Written:
+    def forward(self, cache, k, v, at):
+        new_k = cache.k.at[at].set(k)
+        new_v = cache.v.at[at].set(v)
+        first = at[0]
+        print(first)
+        print(new_k)
+        return new_k, new_v
+
+
+class Plain:
+    def forward(self, q):
+        found = self.rows()
+        first = found["key"]
+        return first
+
+    def rows(self):
+        return {}
+
+
+def main(x):
+    shelf = Shelf()
+    shelf.clear_all()
+    Mix().attach(shelf)
+    Mix().forward(x, x, x)
+    Written().forward(x, x, x, x)
+    return Plain().forward(x)
+"""
+
+
+def test_keys_and_values_in_stores_and_in_what_is_given_back(tmp_path: Path) -> None:
+    # Mix takes keys and values from what HasShelf gives it: an element of a Shelf. Written gives a cache with new ones.
+    assert found(tmp_path, "kv_cache", STORE) >= {
+        "Shelf",
+        "Shelf.clear_all",
+        "HasShelf",
+        "HasShelf.mine",
+        "Written.forward",
+    }
+    assert not {each for each in found(tmp_path, "kv_cache", STORE) if "Plain" in each}
+
+
+RECURRENT = """import torch
+
+
+class Mix:
+    def step(self, x, conv_state, ssm_state):
+        conv_state.copy_(torch.roll(conv_state, -1))
+        conv_state[:, -1] = x
+        y = torch.sum(conv_state)
+        ssm_state.copy_(ssm_state * 2 + y)
+        first = y[0]
+        return first
+
+
+class Other:
+    def step(self, x, state):
+        state.copy_(torch.roll(state, -1))
+        first = x[0]
+        last = x[-1]
+        print(first)
+        print(last)
+        return state
+
+
+def run(x, conv_state, ssm_state):
+    for at in range(8):
+        x = Mix().step(x, conv_state, ssm_state)
+    return Other().step(x, x)
+"""
+
+
+def test_a_state_that_a_recurrent_layer_carries(tmp_path: Path) -> None:
+    # A layer writes its states each step; any other state is none of a cache.
+    assert found(tmp_path, "kv_cache", RECURRENT) == {"Mix.step"}

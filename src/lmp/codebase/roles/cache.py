@@ -1,8 +1,8 @@
 """The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
 
-A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
-it alone calls, what makes, sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and
-values are known by what is done to them: joined to earlier ones, written by index, handed over, carried through a loop.
+A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, what makes,
+sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and values are known by what is
+done to them: joined to earlier ones, written by index, handed over, carried through a loop.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
 WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
 """Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
+RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
+"""Words of the state that a recurrent layer carries in place of keys and values, as papers call it."""
 BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
 KEEPS = "keeps a cache"
@@ -89,7 +91,7 @@ def cache_rows(reading: Reading) -> list[Row]:
                 add(method, "allocates it" if made else f"method of {of.name}", int(not (made or short)))
     for of, why in _records(reading, classes):
         add(of, why)
-    handled = _handled(reading, classes)
+    handled = _handled(reading)
     rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
     makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
     uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
@@ -152,8 +154,10 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
+    stores = dict.fromkeys(_stores(reading), "keeps what is taken for keys and values")
+    yield from stores.items()
     for of in reading.classes:
-        if says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
+        if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
         cached = [
@@ -179,10 +183,24 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, "builds on a cache"
 
 
+def _stores(reading: Reading) -> Iterator[Class]:
+    """Classes of what is asked for a store, and of that store: kept keys and values are taken from there by name."""
+    for function in reading.functions:
+        kept = {name: chains for name, chains in function.locals.items() if _is_kept(split(name))}
+        parts = {chain for name in _pair(kept) for chain in kept[name] if len(chain) == 2}
+        taken = {str(chain[0]) for chain in parts if isinstance(chain[1], str) and chain[1][:1] == ITEM[0]}
+        asked = {chain[:-1] for name in taken for chain in function.locals.get(name, ()) if _result(chain[-1:])}
+        for edge in reading.graph.edges[function] if asked else ():
+            if edge.call is not None and edge.callee.owner is not None and asked & {*edge.call.callee}:
+                yield edge.callee.owner
+                given = reading.graph.evaluator.values(edge.callee, (chain[:2] for chain in edge.callee.returns))
+                yield from (value.of for value in map(innermost, given) if isinstance(value, Instance))
+
+
 def _keys_and_values(of: Class) -> tuple[str, ...]:
     """Attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
-    return _pair({name for name in of.attributes if kept or "cache" in split(name)})
+    return _pair(name for name in of.attributes if kept or "cache" in split(name))
 
 
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
@@ -194,6 +212,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     pair = _keys_and_values(of)
     for name, line in lines.items():
         words = split(name)
+        whole = words & EARLIER and words <= WHOLE
         if name not in declared and any(
             by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
         ):
@@ -201,9 +220,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             continue
         if name in pair and not words & (TOLD | {"scale", "dtype"}):
             yield name, line, "keeps keys and values"
-        elif (
-            words & EARLIER and words <= WHOLE and (words & KEYS_AND_VALUES or ("cache" in words and name in declared))
-        ):
+        elif whole and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
             yield name, line, KEEPS
         elif says(name, "kv_cache") and words & {"table", "mapping"}:
             yield name, line, "where keys and values are"
@@ -211,15 +228,13 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             yield name, line, "how long the cache is"
 
 
-def _keepers(reading: Reading) -> Iterator[tuple[Function, str]]:
-    """Methods that replace the cache that their object keeps, or are named after it."""
+def _keepers(reading: Reading) -> Iterator[Function]:
+    """Methods that replace the cache that their object keeps."""
     for of in reading.classes:
         kept = {name for name, _, why in _attributes(of) if why == KEEPS}
         for method in of.methods.values() if kept else ():
             if method.name != "__init__" and any(by is method for name in kept for by, _ in of.attributes[name]):
-                yield method, "replaces the cache that it keeps"
-            elif "cache" in split(method.name) and not says(method.name, "not_kv_cache"):
-                yield method, "is of the cache that it keeps"
+                yield method
 
 
 def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
@@ -271,15 +286,13 @@ def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[C
             yield of, "a record that the cache makes"
 
 
-def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
+def _handled(reading: Reading) -> dict[Function, str]:
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
         if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
-    for each, why in _keepers(reading):
-        found.setdefault(each, why)
-    found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
+    found = dict.fromkeys(_keepers(reading), "replaces the cache that it keeps") | found
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
         if each.name in names and each.owner is not None and not each.abstract:
@@ -326,7 +339,8 @@ def _about(reading: Reading, function: Function) -> str:
 
 def _is_kept(words: frozenset[str]) -> bool:
     """Whether words name keys and values of earlier tokens: ``past_key_values``, ``cache.k``, ``layer_past``."""
-    return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
+    both = words & EARLIER and words & KEYS_AND_VALUES
+    return bool(both or ("state" in words and words & RECURRENT)) or words >= {"layer", "past"}
 
 
 def _is_both(name: str) -> bool:
@@ -353,8 +367,13 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
 def _fills(function: Function, attends: bool) -> str:
     """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
     if any(_kept(function, write.target) for write in function.writes):
-        return "fills keys and values that are kept"
+        return "fills what is kept of earlier tokens"
     for call in function.calls:
+        # ``cache.k.at[i].set(k)`` of JAX gives what is written.
+        if call.name in ("set", "add") and any(
+            "at" in c and _kept(function, (c[: c.index("at")],)) for c in call.callee
+        ):
+            return "gives the cache with new keys and values in it"
         if call.name in JOINS and any(_kept(function, each) for each in call.args):
             return "joins new keys and values to those that are kept"
         to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
@@ -441,16 +460,6 @@ def _allocated(chain: Chain) -> bool:
     """What a call gives that makes a tensor."""
     by = chain[-2] if len(chain) > 1 and isinstance(chain[-1], Applied) else ""
     return by in MAKERS or "alloc" in str(by)
-
-
-def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
-    """Functions of a cache's own file that it alone calls."""
-    for function in reading.functions:
-        if function.owner is None and not function.native and not function.nested:
-            edges = reading.graph.callers.get(function, ())
-            callers = {edge.caller.owner for edge in edges if edge.caller is not function}
-            if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
-                yield function
 
 
 def _with_foreign(reading: Reading) -> Iterator[Class | Function]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 ATTENTION = re.compile(
-    r"(?:^|\.)(?:scaled_dot_product\w*|flash_attn\w*|flash_attention\w*|_flash_attention_forward|flex_attention|varlen_attn"
+    r"(?:^|\.)(?:scaled_dot_product\w*|flash_attn\w*|flash_attention\w*|flash_mla\w*|_flash_attention_forward|flex_attention|varlen_attn"
     r"|memory_efficient_attention\w*|\w*splash_attention\w*|\w*paged_attention\w*|dot_product_attention|sparse_attn\w*"
     r"|make_splash_mha\w*|mha_\w+|\w*(?:prefill|decode|context)_with_\w*kv_?cache\w*)(?:\(\))?$"
     r"|\.(?!\w*(?:mask|config|support|avail|backend|kernel$|impl$|make_|create_|set_|get_|is_|has_|can_|use_|enable))"
