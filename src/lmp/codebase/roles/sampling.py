@@ -140,6 +140,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
+    else:
+        # The draw is elsewhere, and its tokens come back.
+        for function in _stops(reading, set()):
+            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why, 0)
     for function in natives:
@@ -300,7 +304,7 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
         callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
-        if ends and given & TOKENS and near & {function, *callers}:
+        if ends and given & TOKENS and (not spine or near & {function, *callers}):
             yield function
 
 
