@@ -64,11 +64,10 @@ TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 DRAWER = frozenset(["sample", "sampler", "sampling"])
 """Words of what draws a token."""
 BOUNDS = re.compile(
-    r"(?:stop|eos|end|forbidden|banned|bad|allowed|suppress)_(?:token|word|id|string|sequence)|max_(?:new|out|gen)\w*_(?:tok|len)"
+    r"(?:stop|eos|end|forbid|ban|bad|allow|suppress)[a-z]*_(?:token|word|id|string|sequence|condition)"
+    r"|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
-BARS = re.compile(r"(?:allow|ban|forbid|suppress|stop)\w*_(?:token|word|string|condition)")
-"""Names of what bars tokens, or ends a text at them."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
@@ -95,15 +94,15 @@ def sampling_rows(reading: Reading) -> list[Row]:
         records = _records(reading)
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
         heads = _heads(reading)
-        for function in spine:
+        for function in sorted(spine, key=lambda each: each.key):
             for each in (edge.callee for edge in reading.graph.edges[function]):
                 if each.owner is not None and each.owner is function.owner and each in reading.runs_model - spine:
                     # The step of a class that has the model beside it.
                     heads.setdefault(each, COMPUTES)
-        for function in sorted(spine, key=lambda each: each.key):
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                add("sample", function.qualname, place(function), why, int(function not in draws and function not in reading.runs_model))
+                uncertain = function not in draws and function not in reading.runs_model
+                add("sample", function.qualname, place(function), why, int(uncertain))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
@@ -140,6 +139,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
+    else:
+        # The draw is elsewhere, and its tokens come back.
+        for function in _stops(reading, set()):
+            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why, 0)
     for function in natives:
@@ -300,7 +303,7 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
         callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
-        if ends and given & TOKENS and near & {function, *callers}:
+        if ends and given & TOKENS and (not spine or near & {function, *callers}):
             yield function
 
 
@@ -456,7 +459,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
                 yield "parameters", method.qualname, place(method), BUILDS
-            elif LOGITS.search(method.name) or BARS.search(method.name):
+            elif LOGITS.search(method.name) or BOUNDS.search(method.name):
                 yield "logits", method.qualname, place(method), "a step of the parameters' record"
         if not says(of.name, "sampling") and not CARRIES.search(of.name) and "Generat" not in of.name:
             # A class that is there for more stands for its fields.
@@ -489,11 +492,9 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             continue
         called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
         texts = {call.text for call in function.calls} | function.locals.keys() | function.params.keys()
-        packs = CHECKS.search(function.name) or split(function.name) & PACKS
-        if split(function.name) & PACKS and split(function.name) & GENERATES and PARAMETERS & (texts | function.reads):
-            yield "parameters", function.qualname, place(function), BUILDS
-            continue
-        if packs and function.owner is None and len(PARAMETERS & (texts | function.reads)) > 3:
+        said, name = PARAMETERS & (texts | function.reads), split(function.name)
+        many = (CHECKS.search(function.name) or name & PACKS) and function.owner is None and len(said) > 3
+        if many or (said and name & PACKS and name & GENERATES):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
         filled = {chain for chain in function.sets if chain[-1] in PARAMETERS}
@@ -510,20 +511,22 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             for each in evaluator.values(function, call.callee)
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
-        if function in reading.samples and function in loops and not records:
-            for name in function.params:
-                if name in PARAMETERS:
-                    where = Place(function.file, function.lines.get(name, function.line))
-                    yield "parameters", f"{function.qualname}.{name}", where, "used by the draw in its loop"
+        reach = function.params.keys() & PARAMETERS if function in reading.samples and function in loops else set()
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
-            for name, chains in call.keywords:
-                if name in PARAMETERS and not chains:
-                    where = Place(function.file, call.line)
-                    yield "parameters", f"{function.qualname}.{name}", where, "fixed at the call"
-                elif name in PARAMETERS and name in function.params and not records and function.name[0] != "_":
-                    where = Place(function.file, function.lines.get(name, function.line))
-                    yield "parameters", f"{function.qualname}.{name}", where, "reaches the draw"
+            for key, chains in call.keywords:
+                if key in PARAMETERS and not chains:
+                    yield (
+                        "parameters",
+                        f"{function.qualname}.{key}",
+                        Place(function.file, call.line),
+                        "fixed at the call",
+                    )
+                elif key in PARAMETERS and key in function.params and function.name[0] != "_":
+                    reach.add(key)
+        for key in sorted(reach) if not records else ():
+            where = Place(function.file, function.lines.get(key, function.line))
+            yield "parameters", f"{function.qualname}.{key}", where, "reaches the draw"
 
 
 def _takes_logits(of: Class) -> bool:

@@ -232,7 +232,7 @@ def _limits(reading: Reading) -> Iterator[Row]:
 
 def _chunks(reading: Reading) -> Iterator[Row]:
     """Loops that run the model on one chunk of the input after another, and what says how long a chunk is."""
-    loops = set(decode_loops(reading))
+    loops = reading.reaching([*reading.samples, *reading.native_samples]).intersection(decode_loops(reading))
     for function in reading.functions:
         for call in () if function.native or reading.is_beside(function.file) else function.calls:
             step = [chain for chains in call.args[2:] for chain in chains] if call.name == "range" else []
