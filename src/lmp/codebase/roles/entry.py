@@ -41,8 +41,8 @@ MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
-MOST_GIVERS = 4
-"""Functions that give a model from which on they are one for each size."""
+MOST_GIVERS = MOST_GIVEN = 4
+"""Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
@@ -336,12 +336,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:
-    """The class of the object that a function makes, or has made, and gives back: it is what a caller has in hands."""
-    values = reading.graph.evaluator.values(function, function.returns)
+    """Classes of what a function makes, or has made, and gives back: that is what a caller has in hands."""
+    values = [innermost(each) for each in reading.graph.evaluator.values(function, function.returns)]
     given = {each.of: each.exact for each in values if isinstance(each, Instance) and reading.is_own(each.of.file)}
     edges = [edge for edge in reading.reached(function, lambda edge: True, 1) if edge.how == "constructor"]
     made = [of for of, exact in given.items() if exact or any(edge.callee.owner is of for edge in edges)]
-    return made if len(made) == 1 else []
+    return made if len(made) < MOST_GIVEN else []
 
 
 def _model(reading: Reading) -> Iterator[Class | Function]:
@@ -361,8 +361,7 @@ def _model(reading: Reading) -> Iterator[Class | Function]:
         hidden = each.owner or each.nested or each.native or each.name[0] == "_" or says(each.file, "beside")
         callers = {edge.caller for edge in reading.graph.callers.get(each, ())} - {each}
         if not hidden and not any(reading.is_own(one.file) and not says(one.file, "beside") for one in callers):
-            values = map(innermost, evaluator.values(each, each.returns))
-            models = [value.of for value in values if isinstance(value, Instance)]
+            models = _given_back(reading, each)
             if any(evaluator.method(one, name) in reading.attending for one in models for name in CALLED):
                 givers.append(each)
     if len(givers) < MOST_GIVERS:
