@@ -394,13 +394,13 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it. An
     object may be what a function of the README makes.
     """
-    top = reading.graph.evaluator.top
+    evaluator = reading.graph.evaluator
     packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
     for module, name, called in reading.facts.told:
-        file = reading.graph.evaluator.modules.file(module, "")
+        file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
         files = packages if not module else [file] if file is not None else []
-        for value in {value: None for each in files for value in top(each, name, 0)}:
+        for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
             how = f"from {module} import {name}" if module else f"{name}(...)"
             shown: list[Class] = []
             if isinstance(value, FunctionValue):
@@ -410,7 +410,7 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if _runs(of, running) or (called and isinstance(value, ClassValue)) or methods:
+                if any(_runs(each, running) for each in evaluator.line(of)) or (called and isinstance(value, ClassValue)) or methods:
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.
