@@ -185,7 +185,7 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     """Files that the code or the README names, or most of whose keys it reads: those named first, then the largest.
 
-    One with mostly the keys of an earlier one is a preset of it, and so is one beside another that is named.
+    One with mostly the keys of an earlier one, or few new ones, is a preset, as is one beside another that is named.
     """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
@@ -216,7 +216,8 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
             continue
         is_named = _stem(file.file) in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen
-        repeats = any(names <= each or 2 * len(names & each) >= len(names | each) for each in larger)
+        few_new = 4 * len(names & set().union(*larger)) >= 3 * len(names)
+        repeats = few_new or any(2 * len(names & each) >= len(names | each) for each in larger)
         if (is_named or is_read) and not repeats:
             larger.append(names)
             if is_named:

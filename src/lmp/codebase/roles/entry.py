@@ -41,8 +41,8 @@ MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
-MOST_GIVERS = 4
-"""Functions that give a model from which on they are one for each size."""
+MOST_GIVERS = MOST_GIVEN = 4
+"""Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
@@ -332,12 +332,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:
-    """The class of the object that a function makes, or has made, and gives back: it is what a caller has in hands."""
-    values = reading.graph.evaluator.values(function, function.returns)
+    """Classes of what a function makes, or has made, and gives back: that is what a caller has in hands."""
+    values = [innermost(each) for each in reading.graph.evaluator.values(function, function.returns)]
     given = {each.of: each.exact for each in values if isinstance(each, Instance) and reading.is_own(each.of.file)}
     edges = [edge for edge in reading.reached(function, lambda edge: True, 1) if edge.how == "constructor"]
     made = [of for of, exact in given.items() if exact or any(edge.callee.owner is of for edge in edges)]
-    return made if len(made) == 1 else []
+    return made if len(made) < MOST_GIVEN else []
 
 
 def _model(reading: Reading) -> Iterator[Class | Function]:
@@ -357,8 +357,7 @@ def _model(reading: Reading) -> Iterator[Class | Function]:
         hidden = each.owner or each.nested or each.native or each.name[0] == "_" or says(each.file, "beside")
         callers = {edge.caller for edge in reading.graph.callers.get(each, ())} - {each}
         if not hidden and not any(reading.is_own(one.file) and not says(one.file, "beside") for one in callers):
-            values = map(innermost, evaluator.values(each, each.returns))
-            models = [value.of for value in values if isinstance(value, Instance)]
+            models = _given_back(reading, each)
             if any(evaluator.method(one, name) in reading.attending for one in models for name in CALLED):
                 givers.append(each)
     if len(givers) < MOST_GIVERS:
@@ -391,13 +390,13 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it. An
     object may be what a function of the README makes.
     """
-    top = reading.graph.evaluator.top
+    evaluator = reading.graph.evaluator
     packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
     for module, name, called in reading.facts.told:
-        file = reading.graph.evaluator.modules.file(module, "")
+        file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
         files = packages if not module else [file] if file is not None else []
-        for value in {value: None for each in files for value in top(each, name, 0)}:
+        for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
             how = f"from {module} import {name}" if module else f"{name}(...)"
             shown: list[Class] = []
             if isinstance(value, FunctionValue):
@@ -407,7 +406,7 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if _runs(of, running) or (called and isinstance(value, ClassValue)) or methods:
+                if any(_runs(each, running) for each in evaluator.line(of)) or (called and isinstance(value, ClassValue)) or methods:
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.
