@@ -1019,3 +1019,68 @@ def test_the_model_what_gives_it_and_an_object_that_a_command_names(tmp_path: Pa
     }
     rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
     assert {(row.symbol, row.place.line) for row in rows} == {("app", 3), ("Transformer", 5), ("parts", 4)}
+
+
+STATE = """from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Sequence:
+    tokens: list[int]
+
+
+@dataclass
+class Waiting:
+    queued: dict[str, Sequence] = field(default_factory=dict)
+
+    def add(self, seq: Sequence):
+        self.queued[seq.id] = seq
+
+    def take(self, name):
+        return self.queued.pop(name)
+
+
+@dataclass
+class State:
+    line: Waiting
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def choose(line: Waiting, most: int):
+    chosen = []
+    for name in list(line.queued)[:most]:
+        if name:
+            chosen.append(line.take(name))
+    return chosen
+
+
+def steps(state: State, model: Net):
+    while True:
+        batch = choose(state.line, 8)
+        if not batch:
+            break
+        logits = model(batch)
+        torch.multinomial(logits, 1)
+        state.line.add(batch[0])
+
+
+def beside(size: int):
+    total = 0
+    for each in range(size):
+        total += each
+    return total
+"""
+
+
+def test_functions_that_are_given_a_queue_schedule(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"engine.py": STATE})
+    found = {row.symbol for row in rows if row.section == "scheduler"}
+    # The dictionary keeps what comes in; ``choose`` is given it, ``steps`` what holds it.
+    assert {"Waiting", "Sequence", "choose", "steps"} <= found
+    assert "beside" not in found

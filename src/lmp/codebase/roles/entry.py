@@ -406,7 +406,11 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if any(_runs(each, running) for each in evaluator.line(of)) or (called and isinstance(value, ClassValue)) or methods:
+                if (
+                    any(_runs(each, running) for each in evaluator.line(of))
+                    or (called and isinstance(value, ClassValue))
+                    or methods
+                ):
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Applied, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -43,7 +43,7 @@ DECIDES = re.compile(
 """What is decided about requests: which, when, how many, in which order, and where."""
 LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch(?!es)|seqs|requests)")
 """An assertion that bounds the batch."""
-WAITS = frozenset(["waiting", "backlog"])
+WAITS = frozenset(["waiting", "backlog", "queued"])
 """Words of an attribute that holds what waits for a turn."""
 QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
 ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
@@ -107,6 +107,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                 )
     for function, why in [*_hands_in(reading, classes), *_asks(reading, classes)]:
         add(_role(function.name, "queue"), function.qualname, place(function), why)
+    for function, why in _works_on_given(reading, classes):
+        add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
     for function in reading.functions:
         if (
             function.owner is None
@@ -134,6 +136,34 @@ def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Func
                 to = edge.caller
                 if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
                     yield to, f"puts into {of.name}"
+
+
+def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions of no class that are given an object with a queue of requests, or one that keeps such an object: they
+    are what methods are elsewhere."""
+    queues = {of for of in classes if _queues(of) and not of.native}
+    items = {item for of in queues for item in _items(reading, of, _queues(of))}
+    running = reading.running
+    kept: dict[str, Class] = {}
+    for of in reading.classes:
+        for each in of.fields:
+            for kind in _named(reading, of.file, each.chains) & queues:
+                kept[each.name] = kind
+    for function in reading.functions:
+        if not (_is_plain(reading, function) and function.end - function.line > SHORT):
+            continue
+        given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
+        for of in given & queues or {kept[name] for name in function.reads & kept.keys()}:
+            yield function, f"is given {of.name}"
+        if given & items and function in running and DECIDES.search(function.name):
+            yield function, "decides about what waits"
+
+
+def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
+    """Classes of the code base that an annotation names."""
+    body = reading.facts.graphs[file].body
+    values = (innermost(each) for each in reading.graph.evaluator.values(body, chains)) if body is not None else ()
+    return {each.of for each in values if isinstance(each, ClassValue)}
 
 
 def _asks(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
@@ -350,6 +380,9 @@ def _queues(of: Class) -> set[str]:
 
 def _items(reading: Reading, of: Class, queues: set[str]) -> Iterator[Class]:
     """Classes of what is put into a queue."""
+    for each in of.fields if not of.native else ():
+        if each.name in queues:
+            yield from (kind for kind in _named(reading, of.file, each.chains) if split(kind.name) & ITEMS)
     for method in of.methods.values():
         for call in method.calls:
             if call.name in PUTS and call.args and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee):
@@ -517,6 +550,12 @@ def _is_queue(of: Class, name: str) -> bool:
     used: set[str] = set()
     holds = bool(split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())))
     for method in of.methods.values():
+        for write in method.writes:
+            # A dictionary keeps the order in which requests come in.
+            if any(chain == ("self", name) for chain in write.target):
+                given = {str(chain[0]) for chain in write.value} & method.params.keys()
+                used |= {"put"} if given else set()
+                holds |= any(split(each) & HANDED for each in given)
         for call in method.calls:
             if any(chain[-2:-1] == (name,) for chain in call.callee):
                 used.add(call.name)
