@@ -154,8 +154,8 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
-    stores = dict.fromkeys(_stores(reading), "keeps what is taken for keys and values")
-    yield from stores.items()
+    stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
+    yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
         if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
@@ -232,7 +232,9 @@ def _keepers(reading: Reading) -> Iterator[Function]:
     for of in reading.classes:
         kept = {name for name, _, why in _attributes(of) if why == KEEPS}
         for method in of.methods.values() if kept else ():
-            if method.name != "__init__" and any(by is method for name in kept for by, _ in of.attributes[name]):
+            if method.name != "__init__" and any(
+                by is method for name in kept for by, _ in of.attributes.get(name, ())
+            ):
                 yield method
 
 
