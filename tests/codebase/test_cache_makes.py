@@ -427,3 +427,32 @@ def run(x, conv_state, ssm_state):
 def test_a_state_that_a_recurrent_layer_carries(tmp_path: Path) -> None:
     # A layer writes its states each step; any other state is none of a cache.
     assert found(tmp_path, "kv_cache", RECURRENT) == {"Mix.step"}
+
+
+GIVEN_ON = """def go_on(model, state, x):
+    cache = None
+    for step in range(8):
+        out = model(x, cache=state.cache)
+        x = state.step(cache=out.cache, picked=out.logits)
+    first = x[0]
+    return first
+
+
+def show(find, use, x):
+    for step in range(8):
+        out = find(x)
+        x = use(size=out.cache_size)
+    first = x[0]
+    last = x[-1]
+    print(first)
+    return last
+
+
+def main(model, state, x):
+    show(model, state, x)
+    return go_on(model, state, x)
+"""
+
+
+def test_a_cache_that_one_call_gives_and_the_next_takes(tmp_path: Path) -> None:
+    assert found(tmp_path, "kv_cache", GIVEN_ON) == {"go_on"}

@@ -154,8 +154,8 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
-    stores = dict.fromkeys(_stores(reading), "keeps what is taken for keys and values")
-    yield from stores.items()
+    stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
+    yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
         if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
@@ -212,7 +212,6 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     pair = _keys_and_values(of)
     for name, line in lines.items():
         words = split(name)
-        whole = words & EARLIER and words <= WHOLE
         if name not in declared and any(
             by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
         ):
@@ -220,7 +219,7 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             continue
         if name in pair and not words & (TOLD | {"scale", "dtype"}):
             yield name, line, "keeps keys and values"
-        elif whole and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
+        elif _is_whole(name) and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
             yield name, line, KEEPS
         elif says(name, "kv_cache") and words & {"table", "mapping"}:
             yield name, line, "where keys and values are"
@@ -233,7 +232,9 @@ def _keepers(reading: Reading) -> Iterator[Function]:
     for of in reading.classes:
         kept = {name for name, _, why in _attributes(of) if why == KEEPS}
         for method in of.methods.values() if kept else ():
-            if method.name != "__init__" and any(by is method for name in kept for by, _ in of.attributes[name]):
+            if method.name != "__init__" and any(
+                by is method for name in kept for by, _ in of.attributes.get(name, ())
+            ):
                 yield method
 
 
@@ -343,6 +344,12 @@ def _is_kept(words: frozenset[str]) -> bool:
     return bool(both or ("state" in words and words & RECURRENT)) or words >= {"layer", "past"}
 
 
+def _is_whole(name: str) -> bool:
+    """Whether a name is that of a cache, and of no part or setting of it."""
+    words = split(name)
+    return bool(words & EARLIER) and words <= WHOLE
+
+
 def _is_both(name: str) -> bool:
     """The same of both in one: a ``cache_key`` is that of any cache."""
     words = split(name)
@@ -386,9 +393,13 @@ def _fills(function: Function, attends: bool) -> str:
         # ``out.past_key_values`` is a part of what a call gave.
         if _is_kept(split(name)) and any(map(_result, [*chains, *_firsts(function, chains)]))
     }
-    given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
-    carried &= {str(chain[0]) for chains in given for chain in chains}
-    if _pair(carried) or any(map(_is_both, carried)):
+    loops = (call for call in function.calls if call.loop)
+    given = [chain for call in loops for chains in (*call.args, *dict(call.keywords).values()) for chain in chains]
+    carried &= {str(chain[0]) for chain in given}
+    # ``state.step(cache=out.cache)``: what a call gave is given on.
+    on = {str(chain[0]) for chain in given if len(chain) == 2 and _is_whole(str(chain[1]))} & function.locals.keys()
+    on = {name for name in on if any(_result(chain[-1:]) for chain in function.locals[name])}
+    if on or _pair(carried) or any(map(_is_both, carried)):
         return "carries keys and values from step to step"
     return ""
 

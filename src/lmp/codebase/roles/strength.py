@@ -70,7 +70,9 @@ class Weighing:
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
         needed = {key: ENOUGH if key in ruled else WORDS_ALONE for key in found}
-        strong = {key for key, points in weight.items() if points >= needed[key] and key in self.things}
+        # Attributes of what is shown say no more of their file than it does.
+        parts = found.keys() - self.things.keys() if section == "kv_cache" else set()
+        strong = {key for key, points in weight.items() if points >= needed[key] and key not in parts}
         beside = Counter(file for file, _ in strong)
         kept: list[Row] = []
         for key, row in found.items():
@@ -83,7 +85,7 @@ class Weighing:
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
-                (row.place.file, row.place.line) not in self.things,
+                (row.place.file, row.place.line) in parts,
                 row in copies,
                 (row.place.file, row.place.line) in outside,
                 BESIDE.search(row.symbol) is not None,
