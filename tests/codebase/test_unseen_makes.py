@@ -920,6 +920,7 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
 
 MADE = """import os
 from dataclasses import dataclass, field
+from flax import linen as nn
 
 
 class Way:
@@ -941,8 +942,12 @@ class State:
     step: int
 
 
+class Speaker(nn.Module):
+    loud: bool = False
+
+
 @dataclass
-class Talker:
+class Talker(Speaker):
     way: Way = field(default_factory=Best)
     last: State | None = None
 
@@ -967,10 +972,19 @@ def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
     rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
     # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
     assert {row.symbol for row in rows} == {
-        *("STEP", "Talker.way", "Talker.last", "Talker.chat.tokens", "Hot.heat", "NetConfig.width", "NetConfig.depth")
+        *(
+            "STEP",
+            "Speaker.loud",
+            "Talker.way",
+            "Talker.last",
+            "Talker.chat.tokens",
+            "Hot.heat",
+            "NetConfig.width",
+            "NetConfig.depth",
+        )
     }
-    # The variable is read in lines 30 and 31.
-    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 30)]
+    # The variable is read in lines 35 and 36.
+    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 35)]
 
 
 def test_arguments_and_keys_are_settings_where_there_are_no_others(tmp_path: Path) -> None:

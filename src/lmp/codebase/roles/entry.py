@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from lmp.codebase.entries import SERVERS as MAKERS
@@ -52,7 +53,8 @@ SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
 
-def entry_rows(reading: Reading) -> list[Row]:
+@lru_cache(maxsize=1)
+def entry_rows(reading: Reading) -> tuple[Row, ...]:
     found: dict[tuple[str, int], Row] = {}
 
     def add(role: str, symbol: str, where: Place, command: str, rank: int = 0) -> None:
@@ -116,7 +118,7 @@ def entry_rows(reading: Reading) -> list[Row]:
     for kind, thing in _started(reading, running, set(found)):
         if not STAND_IN.search(thing.qualname):
             add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
-    return list(found.values())
+    return tuple(found.values())
 
 
 def route_rows(reading: Reading) -> list[Row]:
@@ -410,7 +412,11 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if any(_runs(each, running) for each in evaluator.line(of)) or (called and isinstance(value, ClassValue)) or methods:
+                if (
+                    any(_runs(each, running) for each in evaluator.line(of))
+                    or (called and isinstance(value, ClassValue))
+                    or methods
+                ):
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.
