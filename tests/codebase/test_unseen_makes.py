@@ -899,10 +899,12 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
     files = {
         "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n"
         "`talker.chat(3)` talks, `turned(talker)` turns.\n",
-        "far/__init__.py": "from far.api import connect, pipeline, turned\n",
+        "far/__init__.py": "from far.api import connect, pipeline, turned\nfrom far.more import *\n",
+        "far/more.py": "def ready():\n    pass\n\n\ndef apart():\n    pass\n",
         "far/api.py": (
-            "from far.talker import Box, Talker\n\n\ndef connect(port):\n    return Box(port)\n\n\n"
-            "def pipeline():\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
+            "from far.talker import Box, Talker\nfrom far.more import ready\n\n\n"
+            "def connect(port):\n    return Box(port)\n\n\n"
+            "def pipeline():\n    ready()\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
         ),
         "far/talker.py": TALKER.partition("class TalkConfig")[0]
         + "class Box:\n    def __init__(self, port):\n        self.port = port\n"
@@ -914,8 +916,8 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
         ),
     }
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
-    # ``pipeline`` makes a Talker, ``turned`` does not. ``build`` is part of a start.
-    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "__main__"}
+    # ``pipeline`` makes a Talker, ``turned`` does not. ``pipeline`` calls ``ready``. ``build`` is part of a start.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "ready", "__main__"}
 
 
 MADE = """import os
