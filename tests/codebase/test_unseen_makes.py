@@ -899,10 +899,12 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
     files = {
         "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n"
         "`talker.chat(3)` talks, `turned(talker)` turns.\n",
-        "far/__init__.py": "from far.api import connect, pipeline, turned\n",
+        "far/__init__.py": "from far.api import connect, pipeline, turned\nfrom far.more import *\n",
+        "far/more.py": "def ready():\n    pass\n\n\ndef apart():\n    pass\n",
         "far/api.py": (
-            "from far.talker import Box, Talker\n\n\ndef connect(port):\n    return Box(port)\n\n\n"
-            "def pipeline():\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
+            "from far.talker import Box, Talker\nfrom far.more import ready\n\n\n"
+            "def connect(port):\n    return Box(port)\n\n\n"
+            "def pipeline():\n    ready()\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
         ),
         "far/talker.py": TALKER.partition("class TalkConfig")[0]
         + "class Box:\n    def __init__(self, port):\n        self.port = port\n"
@@ -914,12 +916,13 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
         ),
     }
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
-    # ``pipeline`` makes a Talker, ``turned`` does not. ``build`` is part of a start.
-    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "__main__"}
+    # ``pipeline`` makes a Talker, ``turned`` does not. ``pipeline`` calls ``ready``. ``build`` is part of a start.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "ready", "__main__"}
 
 
 MADE = """import os
 from dataclasses import dataclass, field
+from flax import linen as nn
 
 
 class Way:
@@ -941,8 +944,12 @@ class State:
     step: int
 
 
+class Speaker(nn.Module):
+    loud: bool = False
+
+
 @dataclass
-class Talker:
+class Talker(Speaker):
     way: Way = field(default_factory=Best)
     last: State | None = None
 
@@ -967,10 +974,19 @@ def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
     rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
     # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
     assert {row.symbol for row in rows} == {
-        *("STEP", "Talker.way", "Talker.last", "Talker.chat.tokens", "Hot.heat", "NetConfig.width", "NetConfig.depth")
+        *(
+            "STEP",
+            "Speaker.loud",
+            "Talker.way",
+            "Talker.last",
+            "Talker.chat.tokens",
+            "Hot.heat",
+            "NetConfig.width",
+            "NetConfig.depth",
+        )
     }
-    # The variable is read in lines 30 and 31.
-    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 30)]
+    # The variable is read in lines 35 and 36.
+    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 35)]
 
 
 def test_arguments_and_keys_are_settings_where_there_are_no_others(tmp_path: Path) -> None:

@@ -167,7 +167,9 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
     ways = {row.place for row in entry_rows(reading) if row.role == "library"}
     evaluator = reading.graph.evaluator
     made = {call.name for function in reading.graph.functions for call in function.calls}
-    waiting = [of for of in reading.classes if place(of) in ways or of in settings]
+    begin = [of for of in reading.classes if place(of) in ways or of in settings]
+    # What a class builds on, it is made with as well.
+    waiting = list(dict.fromkeys(above for of in begin for above in evaluator.line(of)))
     seen = set(waiting)
     while waiting:
         of = waiting.pop(0)
@@ -282,7 +284,13 @@ def is_config(reading: Reading, of: Class) -> bool:
 
 
 def _is_record(reading: Reading, of: Class) -> bool:
-    """A dataclass, a class of attrs, or a model of pydantic or msgspec, itself or by a class above it."""
-    line = reading.graph.evaluator.line(of)
+    """A dataclass, a class of attrs, a model of pydantic or msgspec, or a module of flax, also by a class above it.
+
+    A module of flax has fields with annotations, and no constructor of its own.
+    """
+    evaluator = reading.graph.evaluator
+    line = evaluator.line(of)
     marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
-    return marked or any(str(chain[-1]) in MODELS for each in line for chain in each.bases if chain)
+    bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
+    module = bool(of.fields) and "Module" in bases and evaluator.method(of, "__init__") is None
+    return marked or module or bool(bases & MODELS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from lmp.codebase.entries import SERVERS as MAKERS
@@ -35,7 +36,7 @@ ARGUMENTS = frozenset(
 )
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
-METHODS = (*GENERATES, "sample")
+METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
 """What the function, and the method, is called by which a program has text made, or a model trained."""
 MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
@@ -52,7 +53,8 @@ SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
 
-def entry_rows(reading: Reading) -> list[Row]:
+@lru_cache(maxsize=1)
+def entry_rows(reading: Reading) -> tuple[Row, ...]:
     found: dict[tuple[str, int], Row] = {}
 
     def add(role: str, symbol: str, where: Place, command: str, rank: int = 0) -> None:
@@ -116,7 +118,7 @@ def entry_rows(reading: Reading) -> list[Row]:
     for kind, thing in _started(reading, running, set(found)):
         if not STAND_IN.search(thing.qualname):
             add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
-    return list(found.values())
+    return tuple(found.values())
 
 
 def route_rows(reading: Reading) -> list[Row]:
@@ -317,7 +319,7 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 ):
                     # Of a library's many functions, those for a part of a run of a model.
                     continue
-                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching)):
+                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching, running)):
                     # Of packages inside, what generates and what loads a model.
                     continue
                 if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
@@ -367,14 +369,21 @@ def _model(reading: Reading) -> Iterator[Class | Function]:
 def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
     """Whether a function generates, or loads weights by what it calls."""
     near = {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 2))}
-    loads = "load" in split(function.name) and any(call.name in LOADERS for each in near for call in each.calls)
+    loads = (
+        "load" in split(function.name)
+        and not {"model", "opt", "optimizer"} & function.params.keys()
+        and any(call.name in LOADERS for each in near for call in each.calls)
+    )
     return loads or (function in reaching and bool(split(function.name) & set(GENERATES)))
 
 
-def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
+def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: set[Function]) -> bool:
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
-    if any(each.name in METHODS and each in reaching for each in methods):
+    # ``decode`` and ``run`` say too little where no loop is found.
+    if any(
+        (each.name in METHODS and each in reaching) or (each.name in SAYING and each in running) for each in methods
+    ):
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     evaluator = reading.graph.evaluator
@@ -402,6 +411,11 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
             if isinstance(value, FunctionValue):
                 yield place(value.of), value.of.qualname, how
                 how, shown = f"{name}(...)", _given_back(reading, value.of)
+                for part in [edge.callee for edge in reading.graph.edges[value.of] if module]:
+                    handed = (value for each in files for value in evaluator.top(each, part.name, 0))
+                    if _is_other(reading, part, value.of.file) and FunctionValue(part) in handed:
+                        # What it puts together, and its package hands out too, a program may call one by one.
+                        yield place(part), part.qualname, f"from {module} import {part.name}"
             elif isinstance(value, ClassValue) and module:
                 shown = [value.of]
             for of in shown:
