@@ -53,9 +53,11 @@ def configuration_rows(reading: Reading) -> list[Row]:
     def counts(file: str) -> bool:
         return reading.is_own(file) and not says(file, "beside")
 
-    flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file)]
-    # What serves takes part in a run, also where another process runs the model.
-    takes_part = run | {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    # A command that is installed counts wherever its file lies.
+    ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
+    flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
+    # What serves takes part in a run, also where another process runs the model; so does every way to start one.
+    takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     parsed = any(flag.parser != "fire" for flag in flags)
     for flag in flags:
