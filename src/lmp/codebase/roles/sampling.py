@@ -53,7 +53,7 @@ HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
-COMPUTES = "computes logits"
+COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
@@ -104,7 +104,8 @@ def sampling_rows(reading: Reading) -> list[Row]:
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
                 both = function in reading.runs_model and any(edge.callee in draws for edge in called)
-                add("sample", function.qualname, place(function), why, int(function not in draws and not both))
+                certain = both or draws.get(function, NAMED) != NAMED
+                add("sample", function.qualname, place(function), why, int(not certain))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
@@ -129,14 +130,15 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
                 if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
                     add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
-        ways = {of for of in reading.classes if (row := found.get(of.key)) is not None and row.role != "parameters"}
+        ways = {of for of in reading.classes if of.key in found and _takes_logits(of)}
         for function in reading.functions:
             asked = function.owner not in ways and function.reads & PARAMETERS
             if asked and len(ways & _makes(reading, function)) > 1 and not _apart(reading, function):
                 add("parameters", function.qualname, place(function), "makes the steps that a request asks for", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
-        known, above = {*spine, *steps}, reading.reaching(draws)
+        known = {*spine, *steps}
+        above = {each for each in reading.reaching(draws) if split(each.name) & DRAWER}
         for function in reading.functions:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
@@ -169,7 +171,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
         if not each.native and split(each.name) & DRAWER and given & SCORES:
-            found.setdefault(each, "takes logits, by its name")
+            found.setdefault(each, NAMED)
         elif not each.native and _draws_by_what_it_is_given(reading, each):
             found.setdefault(each, "gives logits to what a caller hands in to draw")
     return {
@@ -487,7 +489,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             body = reading.facts.graphs[of.file].body
             for each in of.fields:
                 kinds = (kind for chain in each.chains for kind in evaluator.chain(body, of.file, chain, 0))
-                draws = any(isinstance(kind, Instance | ClassValue) and _takes_logits(kind.of) for kind in kinds)
+                of_kinds = {kind.of for kind in kinds if isinstance(kind, Instance | ClassValue)}
+                draws = any(_speaks(kind.name) and _takes_logits(kind) for kind in of_kinds)
                 if draws or BOUNDS.search(each.name):
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
@@ -535,8 +538,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
 
 
 def _takes_logits(of: Class) -> bool:
-    """Whether a class is named for sampling, and a method of it is given logits: a way to draw."""
-    return _speaks(of.name) and any(split(name) & SCORES for each in of.methods.values() for name in each.params)
+    """Whether a method of a class is given logits: a way to draw, or a step before."""
+    return any(split(name) & SCORES for each in of.methods.values() for name in each.params)
 
 
 def _plain(name: str) -> str:
