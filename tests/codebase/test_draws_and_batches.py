@@ -201,9 +201,16 @@ def steps_of(options):
 
 
 def run_sampler(input_logits, steps):
+    if not steps:
+        raise ValueError(steps)
     for each in steps.values():
         input_logits = each(input_logits)
+        print(input_logits)
     return input_logits
+
+
+def draw(input_logits, steps):
+    return run_sampler(input_logits, steps)
 """
 
 

@@ -53,7 +53,7 @@ HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
-COMPUTES = "computes logits"
+COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
@@ -64,7 +64,7 @@ TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 DRAWER = frozenset(["sample", "sampler", "sampling"])
 """Words of what draws a token."""
 BOUNDS = re.compile(
-    r"(?:stop|eos|end|forbid|ban|bad|allow|suppress)[a-z]*_(?:token|word|id|string|sequence|condition)"
+    r"(?:^|_)(?:stop|eos|end|bad|(?:forbid|ban|allow|disallow|suppress)[a-z]*)_(?:token|word|id|string|sequence|condition)"
     r"|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
@@ -95,14 +95,17 @@ def sampling_rows(reading: Reading) -> list[Row]:
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
         heads = _heads(reading)
         for function in sorted(spine, key=lambda each: each.key):
-            for each in (edge.callee for edge in reading.graph.edges[function]):
-                if each.owner is not None and each.owner is function.owner and each in reading.runs_model - spine:
+            called = reading.graph.edges[function]
+            for edge in called if function.owner is not None else ():
+                gives = edge.callee in reading.runs_model - spine and edge.callee not in reading.attending
+                if gives and edge.callee.owner is function.owner and _keeps_logits(function, edge):
                     # The step of a class that has the model beside it.
-                    heads.setdefault(each, COMPUTES)
+                    heads.setdefault(edge.callee, COMPUTES)
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                uncertain = function not in draws and function not in reading.runs_model
-                add("sample", function.qualname, place(function), why, int(uncertain))
+                both = function in reading.runs_model and any(edge.callee in draws for edge in called)
+                certain = both or draws.get(function, NAMED) != NAMED
+                add("sample", function.qualname, place(function), why, int(not certain))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
@@ -127,14 +130,15 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
                 if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
                     add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
-        ways = {of for of in reading.classes if (row := found.get(of.key)) is not None and row.role != "parameters"}
+        ways = {of for of in reading.classes if of.key in found and _takes_logits(of)}
         for function in reading.functions:
-            several = function.owner not in ways and len(ways & _makes(reading, function)) > 1
-            if several and not _apart(reading, function):
+            asked = function.owner not in ways and function.reads & PARAMETERS
+            if asked and len(ways & _makes(reading, function)) > 1 and not _apart(reading, function):
                 add("parameters", function.qualname, place(function), "makes the steps that a request asks for", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
-        known, above = {*spine, *steps}, reading.reaching(draws)
+        known = {*spine, *steps}
+        above = {each for each in reading.reaching(draws) if split(each.name) & DRAWER}
         for function in reading.functions:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
@@ -167,7 +171,7 @@ def _draws(reading: Reading) -> dict[Function, str]:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
         if not each.native and split(each.name) & DRAWER and given & SCORES:
-            found.setdefault(each, "takes logits, by its name")
+            found.setdefault(each, NAMED)
         elif not each.native and _draws_by_what_it_is_given(reading, each):
             found.setdefault(each, "gives logits to what a caller hands in to draw")
     return {
@@ -375,14 +379,17 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                             found.setdefault(edge.callee, "is handed the projection to the vocabulary")
     projects = {each for each, why in found.items() if why == COMPUTES and each not in reading.attending}
     for function in (method for of in own for method in of.methods.values()):
-        named_so = {
-            chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains
-        }
-        for edge in reading.graph.edges[function] if named_so else ():
+        for edge in reading.graph.edges[function]:
             other = edge.callee in projects and edge.callee.owner is not function.owner
-            if other and edge.call is not None and named_so.intersection(edge.call.callee):
+            if other and _keeps_logits(function, edge):
                 found.setdefault(function, COMPUTES)
     return found
+
+
+def _keeps_logits(function: Function, edge: Edge) -> bool:
+    """Whether a function keeps what a call gives as logits."""
+    kept = {chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains}
+    return edge.call is not None and not kept.isdisjoint(edge.call.callee)
 
 
 def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
@@ -477,12 +484,13 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
             yield "parameters", of.qualname, place(of), "names the ways to draw"
-        elif ways & set(of.methods.values()) and not says(of.qualname, "not_sampling"):
+        elif _speaks(of.qualname) and ways & set(of.methods.values()):
             # What an object that draws is made with: how, what ends a text, which tokens are barred, how many at most.
             body = reading.facts.graphs[of.file].body
             for each in of.fields:
                 kinds = (kind for chain in each.chains for kind in evaluator.chain(body, of.file, chain, 0))
-                draws = any(isinstance(kind, Instance | ClassValue) and _takes_logits(kind.of) for kind in kinds)
+                of_kinds = {kind.of for kind in kinds if isinstance(kind, Instance | ClassValue)}
+                draws = any(_speaks(kind.name) and _takes_logits(kind) for kind in of_kinds)
                 if draws or BOUNDS.search(each.name):
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
@@ -530,8 +538,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
 
 
 def _takes_logits(of: Class) -> bool:
-    """Whether a class is named for sampling, and a method of it is given logits: a way to draw."""
-    return _speaks(of.name) and any(split(name) & SCORES for each in of.methods.values() for name in each.params)
+    """Whether a method of a class is given logits: a way to draw, or a step before."""
+    return any(split(name) & SCORES for each in of.methods.values() for name in each.params)
 
 
 def _plain(name: str) -> str:
@@ -549,7 +557,14 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
-        calls = [call for call in function.calls if call.name in operators.SEEDS or _makes_key(reading, function, call)]
+        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
+        # A key that nothing draws tokens with makes weights.
+        keys = around & drawing
+        calls = [
+            call
+            for call in function.calls
+            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call))
+        ]
         if (
             not calls
             or split(function.name) & {"state", "restore", "resume"}
@@ -558,7 +573,6 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         ):
             continue
         of = function.owner
-        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
         # What an object seeds for itself counts where it draws.
         makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
         connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
