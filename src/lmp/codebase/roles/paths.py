@@ -541,6 +541,7 @@ class Paths:
         reached = {callee for _, callee in flow.edge_of}
         line = self.reading.graph.evaluator.line
         queues = self.queues if not self.hubs else ()
+        outside = self.hubs if self.reading.model is None else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -551,8 +552,8 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
-                elif function in self.hubs and function.owner and chosen[0].callee.owner in line(function.owner):
-                    # A loop's steps are methods of its own object.
+                elif function in outside and function.owner and chosen[0].callee.owner in line(function.owner):
+                    # Where the model is of another package, the steps of the loop are methods of its own object.
                     found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
                 elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop does with what it takes is all that there is.
