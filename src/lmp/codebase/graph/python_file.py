@@ -434,6 +434,7 @@ class _Reader:
                 self.call(each, inside, depth)
             elif isinstance(each, ast.Subscript):
                 self.asks(each.value, each.slice, None)
+                hazards.of_subscript(each, inside)
             elif isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn):
                 self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
@@ -446,8 +447,6 @@ class _Reader:
                     self.opens(each.right)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
-            elif isinstance(each, ast.Subscript):
-                hazards.of_subscript(each, inside)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
 
     def attribute(self, node: ast.Attribute, inside: Function) -> None:

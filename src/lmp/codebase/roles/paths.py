@@ -490,8 +490,9 @@ class Paths:
         for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
             begins = self._starts(ways)
-            made = self.ways(self._makers(hub)) if not entered & ways.far.keys() else ways
-            if made is not ways and entered & made.far.keys():
+            apart = {each for each in entered if hub.owner is None or each.owner is not hub.owner}
+            made = self.ways(self._makers(hub)) if not apart & ways.far.keys() else ways
+            if made is not ways and apart & made.far.keys():
                 # A user calls the loop on an object that an entry point makes.
                 flow.run(self._starts(made), {"": made})
             flow.run(begins, {"": ways, **asked})
