@@ -120,7 +120,7 @@ class Paths:
         found: dict[Function, list[list[Edge]]] = {}
         for function in self.reading.functions:
             sites: dict[tuple[int, str], list[Edge]] = {}
-            for edge in self._edges(function):
+            for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
                     edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
@@ -128,17 +128,6 @@ class Paths:
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
-
-    def _edges(self, function: Function) -> Iterator[Edge]:
-        """The calls of a function and of those within it that only it calls, which are parts of it."""
-        graph = self.reading.graph
-        for edge in graph.edges[function]:
-            calls = graph.callers.get(edge.callee, ())
-            alone = edge.callee.outer is function and all(each.caller is function for each in calls)
-            if alone and edge.how == "direct" and graph.edges[edge.callee]:
-                yield from (replace(each, caller=function) for each in self._edges(edge.callee))
-            else:
-                yield edge
 
     def _interface(self, edge: Edge) -> Edge:
         """Where only tests put something in the place of a method, the method that they replace."""

@@ -144,16 +144,14 @@ def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tupl
     queues = {of for of in classes if _queues(of) and not of.native}
     items = {item for of in queues for item in _items(reading, of, _queues(of))}
     running = reading.running
-    kept: dict[str, Class] = {}
-    for of in reading.classes:
-        for each in of.fields:
-            for kind in _named(reading, of.file, each.chains) & queues:
-                kept[each.name] = kind
+    holders = {
+        of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues
+    } - items
     for function in reading.functions:
         if not (_is_plain(reading, function) and function.end - function.line > SHORT):
             continue
         given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
-        for of in given & queues or {kept[name] for name in function.reads & kept.keys()}:
+        for of in sorted(given & (queues | holders), key=lambda each: each.key)[:1]:
             yield function, f"is given {of.name}"
         if given & items and function in running and DECIDES.search(function.name):
             yield function, "decides about what waits"
@@ -552,10 +550,8 @@ def _is_queue(of: Class, name: str) -> bool:
     for method in of.methods.values():
         for write in method.writes:
             # A dictionary keeps the order in which requests come in.
-            if any(chain == ("self", name) for chain in write.target):
-                given = {str(chain[0]) for chain in write.value} & method.params.keys()
-                used |= {"put"} if given else set()
-                holds |= any(split(each) & HANDED for each in given)
+            if holds and any(chain == ("self", name) for chain in write.target):
+                used |= {"put"} if {str(chain[0]) for chain in write.value} & method.params.keys() else set()
         for call in method.calls:
             if any(chain[-2:-1] == (name,) for chain in call.callee):
                 used.add(call.name)
