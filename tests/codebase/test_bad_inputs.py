@@ -70,6 +70,18 @@ def test_what_does_not_parse_is_listed_and_the_rest_is_read(read: Read) -> None:
     assert len(facts.files) == 3
 
 
+def test_syntax_newer_than_the_running_python_is_read(read: Read) -> None:
+    # Python 3.12 has ``type X = …``, parameters of types, and a string's own quotes in the braces of an f-string.
+    text = (
+        "import os\ntype Prompt = (\n    str\n    | list[str]\n)\nclass Box[T](list):\n    def get[S: str](self): "
+        'return os.getenv(\'IN\')\nprint(f"{os.environ["OUT"]}")\n'
+    )
+    facts = read({"new.py": text})
+    assert not facts.skipped
+    assert [(each.qualname, each.place.line) for each in facts.definitions] == [("Box", 6), ("Box.get", 7)]
+    assert {each.name: each.place.line for each in facts.env} == {"IN": 7, "OUT": 8}
+
+
 def test_a_file_that_does_not_parse_gives_what_its_lines_say(read: Read) -> None:
     text = "import os\nclass Old:\n    def run(self):\n        print 'x'\n@triton.jit\ndef k(x): pass\n"
     facts = read({"old.py": text})

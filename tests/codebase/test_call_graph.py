@@ -312,3 +312,26 @@ def run(job):
     found = edges(tmp_path, engine=engine, parts=parts, use=use, jobs=jobs)
     # The names ``H`` and ``J`` say nothing: a call through them leads where the class does, or what was set on it.
     assert {to for caller, to in found if caller == "run"} == {"Jobs.add", "First.step", "Second.step"}
+
+
+def test_a_module_that_imports_its_own_name_means_another_package(tmp_path: Path) -> None:
+    torch = "import torch\n\ndef load():\n    return torch.load('x')\n\ndef zeros():\n    return 0\n"
+    use = "import torch\n\ndef caller():\n    torch.zeros()\n"
+    assert edges(tmp_path, pkg__torch=torch, pkg__use=use) == set()
+
+
+def test_a_queue_that_is_handed_to_two_processes_under_two_names_leads_from_one_to_the_other(tmp_path: Path) -> None:
+    main = (
+        "import multiprocessing as mp\nfrom runs import manager, worker, other\n\ndef start():\n"
+        "    to_worker = mp.Queue()\n    back = mp.Queue()\n"
+        "    mp.Process(target=manager, kwargs={'out': to_worker})\n"
+        "    mp.Process(target=worker, kwargs={'given': to_worker})\n"
+        "    mp.Process(target=other, kwargs={'back': back})\n"
+    )
+    runs = (
+        "def manager(out):\n    out.put(1)\n\ndef worker(given):\n    def step():\n        return given.get()\n"
+        "    return step()\n\ndef other(back):\n    return back.get()\n"
+    )
+    found = edges(tmp_path, main=main, runs=runs)
+    # What the inner function takes is work of the one around it; ``back`` is another queue.
+    assert {callee for caller, callee in found if caller == "manager"} == {"worker", "worker.step"}

@@ -490,3 +490,253 @@ def test_a_class_that_leaves_a_method_open_is_run_as_those_below(tmp_path: Path)
     # ``Attention`` cannot be run itself: all classes below attend in their own way.
     assert ("Attention.forward", "RotaryAttention.attend") in found
     assert ("Attention.forward", "Attention.attend") not in found
+
+
+OUTSIDE = """import types
+import torch
+
+
+class CachedModel:
+    def __init__(self, model, draw):
+        self.inner = model
+        self.draw = types.MethodType(draw, self)
+
+    def prefill(self, x):
+        out = self.inner(x)
+        return out.logits
+
+    def one(self, x):
+        return self.inner(x).logits
+
+    def run(self, x):
+        x = self.draw(self.prefill(x))
+        while True:
+            x = self.draw(self.one(x))
+            self.tidy(x)
+
+    def tidy(self, x):
+        print(x)
+
+
+def wrap(model, draw):
+    return with_cache(model, draw)
+
+
+def with_cache(model, draw):
+    return CachedModel(model, draw)
+
+
+if __name__ == "__main__":
+    wrap(None, None)
+"""
+
+
+def test_the_model_and_what_draws_may_be_handed_in(tmp_path: Path) -> None:
+    # Nothing here attends or draws: the model is what has logits, and ``run`` calls it again and again. Nothing
+    # here calls ``run`` either: a user does, on the object that ``wrap`` makes.
+    (tmp_path / "__init__.py").write_text("from .m import wrap\n")
+    assert {
+        ("wrap", "with_cache"),
+        ("with_cache", "CachedModel.__init__"),
+        ("CachedModel.run", "CachedModel.prefill"),
+        ("CachedModel.run", "CachedModel.one"),
+        # A step of the loop's own object, which leads to no end.
+        ("CachedModel.run", "CachedModel.tidy"),
+    } <= edges(tmp_path, OUTSIDE)
+
+
+FUNCTIONAL = """import functools
+import threading
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+type Prompt = str | list[str]
+
+
+def first[T](given: list[T]) -> T:
+    return given[0]
+
+
+class Attention(nn.Module):
+    def __call__(self, q, k, v):
+        return jax.nn.dot_product_attention(q, k, v)
+
+
+class Transformer(nn.Module):
+    def setup(self):
+        self.mix = Attention()
+
+    def __call__(self, x):
+        return self.mix(x, x, x)
+
+
+class Loop:
+    def __init__(self, model, prefix):
+        self._model = model
+        self.choose = pick
+        self.prefix = prefix
+
+    def sample(self, params, x):
+        for _ in range(8):
+            x = self.step(params, x)
+        return x
+
+    def step(self, params, x):
+        logits = self._model.apply(params, x)
+        return self.choose(logits)
+
+
+def pick(logits):
+    return jax.random.categorical(None, logits)
+
+
+def fill(model, params, x):
+    return model.apply(params, x)
+
+
+def chat(model, params, x):
+    def spell(y):
+        return Loop(model, "").sample(params, y)
+
+    fill(model, params, x)
+    return spell(x)
+
+
+def main():
+    chat(Transformer(), {}, 1)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_model_that_is_applied_and_the_prompt_before_the_loop(tmp_path: Path) -> None:
+    found = edges(tmp_path, FUNCTIONAL)
+    # ``type`` and ``first[T]`` are newer than some Python that reads this. ``fill`` is beside the loop, and runs the
+    # model on the prompt. ``choose`` is what ``pick`` is kept as.
+    assert {
+        ("main", "chat"),
+        ("chat", "fill"),
+        ("fill", "Transformer.__call__"),
+        ("chat", "chat.spell"),
+        ("chat.spell", "Loop.sample"),
+        ("Loop.sample", "Loop.step"),
+        ("Loop.step", "Transformer.__call__"),
+        ("Loop.step", "pick"),
+        ("Transformer.__call__", "Attention.__call__"),
+    } <= found
+
+
+SERVER = """import threading
+import torch
+import torch.nn.functional as F
+
+
+def dense(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def kernel_of(name):
+    return dense
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        kernel = kernel_of("dense")
+        return kernel(x, x, x)
+
+
+class Server:
+    def __init__(self):
+        self.model = Model()
+
+    def start(self):
+        threading.Thread(target=self).start()
+
+    def __call__(self):
+        while True:
+            logits = self.model(1)
+            torch.multinomial(logits, 1)
+
+
+def main():
+    Server().start()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_an_object_that_is_a_thread_and_a_kernel_that_is_handed_out(tmp_path: Path) -> None:
+    assert edges(tmp_path, SERVER) == {
+        ("main", "Server.start"),
+        ("Server.start", "Server.__call__"),
+        ("Server.__call__", "Model.forward"),
+        ("Model.forward", "kernel_of"),
+        ("Model.forward", "dense"),
+    }
+
+
+GATEWAY = """import asyncio
+import queue
+import torch
+import torch.nn.functional as F
+from fastapi import FastAPI
+
+app = FastAPI()
+backend = None
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Batcher:
+    def __init__(self):
+        self.waiting_queue = queue.Queue()
+        self.model = Model()
+
+    def add_request(self, request):
+        self.waiting_queue.put(request)
+
+    def step(self):
+        batch = self.schedule()
+        return self.draw(self.model(batch))
+
+    def schedule(self):
+        return [self.waiting_queue.get()]
+
+    def draw(self, logits):
+        return torch.multinomial(logits, 1)
+
+
+class Offline:
+    def __init__(self):
+        self.batcher = Batcher()
+
+    def __call__(self, request):
+        while True:
+            self.batcher.step()
+
+
+@app.post("/v1/completions")
+async def create_completion(request):
+    Batcher().add_request(request)
+"""
+
+
+def test_requests_come_in_by_a_handler_or_by_a_method_that_nobody_calls(tmp_path: Path) -> None:
+    found = edges(tmp_path, GATEWAY)
+    # A handler that creates an answer sets nothing up.
+    assert {
+        ("create_completion", "Batcher.add_request"),
+        ("Batcher.add_request", "Batcher.schedule"),
+        ("Offline.__call__", "Batcher.step"),
+        ("Batcher.step", "Batcher.schedule"),
+        ("Batcher.step", "Batcher.draw"),
+        ("Batcher.step", "Model.forward"),
+    } <= found

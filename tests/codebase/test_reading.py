@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from lmp.codebase.facts import RepoFacts
+from lmp.codebase.facts import RepoFacts, Selection
 from lmp.codebase.file_kinds import language, role
 from lmp.codebase.modules import Modules
+from lmp.codebase.reading import read_repository
 
 Read = Callable[..., RepoFacts]
 
@@ -208,3 +210,21 @@ def test_a_docstring_that_runs_on_is_told_to_its_end(one: Callable[[str], RepoFa
         "A whole sentence.",
         "Takes:",
     ]
+
+
+def test_a_folder_that_is_another_one_once_more_is_read_once(tmp_path: Path) -> None:
+    for folder in ("small", "other"):
+        (tmp_path / folder).mkdir()
+        for name in ("one", "two"):
+            (tmp_path / folder / f"{name}.py").write_text(f"from small import {name}s\n\ndef {name}():\n    return 1\n")
+        (tmp_path / folder / "__init__.py").write_text("")
+    facts = read_repository(tmp_path, Selection(), lambda at, of, file: None)
+    # The files import ``small``.
+    assert {each.place.file for each in facts.definitions} == {"small/one.py", "small/two.py"}
+    assert [(each.file, each.why) for each in facts.skipped] == [
+        ("other/", "the same Python files as small/, which is read")
+    ]
+    (tmp_path / "other" / "one.py").write_text("from small import nine\n\ndef one():\n    return 1\n")
+    facts = read_repository(tmp_path, Selection(), lambda at, of, file: None)
+    # Of the same length, and yet another file.
+    assert {each.place.file.partition("/")[0] for each in facts.definitions} == {"small", "other"}

@@ -234,12 +234,19 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
     (tmp_path / "base.yaml").write_text("step_count: 4\nstep_timeout: 1\n")
     (tmp_path / "small.yaml").write_text("step_count: 2\n")
     (tmp_path / "other.yaml").write_text("image: x\nports: y\n")
+    # Of two alike files of which the code reads few keys, the one that the README shows.
+    (tmp_path / "sizes").mkdir()
+    (tmp_path / "README.md").write_text("Run `m.py --config sizes/mid`.\n")
+    (tmp_path / "sizes" / "mid.yaml").write_text("step_count: 4\nlanes: 1\n")
+    (tmp_path / "sizes" / "large.yaml").write_text("step_count: 4\nlanes: 1\ndepth: 2\n")
     rows = [row for row in every_row(read(tmp_path, SETTINGS)) if row.section == "configuration"]
     assert {(row.place.file, row.symbol) for row in rows} == {
         ("m.py", "RunConfig.step_count"),
         ("m.py", "RunConfig.step_timeout"),
         ("base.yaml", "step_count"),
         ("base.yaml", "step_timeout"),
+        ("sizes/mid.yaml", "step_count"),
+        ("sizes/mid.yaml", "lanes"),
     }
 
 
@@ -408,6 +415,109 @@ def test_pitfalls_of_what_the_code_does(tmp_path: Path) -> None:
     # One for each function, best first: what ends the run on a second machine comes before a missing program.
     start = next(each for each in found if each.symbol == "start")
     assert [each.written for each in (start, *start.more)] == [device.strip(), "nvidia-smi"]
+
+
+SERVICE = """import threading
+import time
+import tqdm
+
+import uvloop
+from PIL import Image
+
+ADDRESS = "localhost:5050"
+TITLE = "a localhost for all"
+
+
+class Where:
+    FIRST = "gs://bucket/first"
+
+
+class Loop:
+    def __init__(self, source):
+        self.source = source
+        self.thread = threading.Thread(target=self)
+
+    def __call__(self):
+        while True:
+            self.step(self.source)
+
+    def step(self, prompts):
+        first = prompts[0]
+        return self.wrong_name, first
+
+    def both(self, prompts):
+        return prompts[0], len(prompts)
+
+    def in_this_thread(self):
+        while True:
+            self.step(1)
+
+
+def fetch(get, sizes):
+    while True:
+        try:
+            return get()
+        except OSError:
+            time.sleep(1)
+
+
+def once(get):
+    while True:
+        try:
+            return get()
+        except OSError:
+            raise
+
+
+def room(torch):
+    return torch.cuda.get_device_properties(0).total_memory
+
+
+def free(torch):
+    return torch.cuda.get_device_properties(0).total_memory - torch.cuda.memory_allocated()
+
+
+def main(get):
+    Loop(get)
+    options = {"do_sample": True, "other": 3}
+    return fetch(get, options), once(get), room(get), free(get)
+
+
+if __name__ == "__main__":
+    main(print)
+"""
+
+
+def test_pitfalls_of_a_service(tmp_path: Path) -> None:
+    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "requirements.txt").write_text("numpy\nzmq>=2\nflask\nPillow==10.0\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "s"\noptional-dependencies.fast = ["uvloop>=1"]\n')
+    found = told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    lines = SERVICE.split("\n")
+    # By reading. uvloop comes with an extra alone, Pillow (PIL) is required, and tqdm comes with torch.
+    expected = {
+        "import uvloop": "import uvloop",
+        'ADDRESS = "localhost:5050"': 'ADDRESS = "localhost:5050"',  # a title that has the word is none
+        '    FIRST = "gs://bucket/first"': 'FIRST = "gs://bucket/first"',
+        "        while True:": "while True",  # of ``__call__``, which a thread runs
+        "        first = prompts[0]": "prompts[0]",  # ``both`` counts them too
+        "        return self.wrong_name, first": "self.wrong_name",
+        "        except OSError:": "except OSError in fetch",  # ``once`` raises it again
+        "    return torch.cuda.get_device_properties(0).total_memory": (
+            "torch.cuda.get_device_properties(0).total_memory"  # ``free`` asks for what is taken
+        ),
+        '    options = {"do_sample": True, "other": 3}': "do_sample = True",
+    }
+    every = [one for each in found for one in (each, *each.more)]
+    assert {lines[each.cause.line - 1]: each.written for each in every if each.cause.file == "service.py"} == expected
+    assert (
+        next(each.cause.line for each in every if each.written == "while True")
+        == lines.index("        while True:") + 1
+    )
+    of_class = next(each for each in every if each.written.startswith("FIRST"))
+    assert lines[of_class.place.line - 1] == "class Where:"
+    effect = next(each.effect for each in every if each.written == "import uvloop")
+    assert effect.endswith("uvloop is installed with an extra alone.")
 
 
 COMMANDS = """from jsonargparse import CLI
@@ -618,9 +728,9 @@ if __name__ == "__main__":
 
 def test_cache_by_what_makes_sizes_and_gives_back(tmp_path: Path) -> None:
     found = symbols(every_row(read(tmp_path, HOLDS)), "kv_cache")
-    # Shelf keeps keys and values; its own function gives their sizes, its record tells places. Runner divides the free
-    # memory by the bytes of a token, makes the cache, and gives places back.
-    assert found >= {"Shelf", "Shelf.__init__", "Shelf.free", "sizes", "Places"}
+    # Shelf keeps keys and values, and its record tells places. Runner divides the free memory by the bytes of a token,
+    # makes the cache, and gives places back.
+    assert found >= {"Shelf", "Shelf.__init__", "Shelf.free", "Places"}
     assert found >= {"Runner.room", "Runner.start", "Runner.finish"}
     assert not found & {"Runner", "main"}
 
@@ -947,15 +1057,22 @@ OTHER = """import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--other")
 """
+GATE = OTHER.replace("other", "port") + "app = fastapi.FastAPI()\n"
 
 
 def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
     package = tmp_path / "tool"
     package.mkdir()
-    for name, text in {"__init__": "", "work": WRAPPED, "settings": PARSED, "other": OTHER}.items():
+    for name, text in {
+        "__init__": "",
+        "work": WRAPPED,
+        "settings": PARSED,
+        "other": OTHER,
+        "gate": "import fastapi\n" + GATE,
+    }.items():
         (package / f"{name}.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     rows = [row.symbol for row in every_row(reading) if row.section == "configuration"]
-    # The decorator of what runs a model reads the flags of the run, which come first; where a code base has few
-    # settings, those of other files follow.
-    assert rows == ["--size", "--other"]
+    # What serves takes part in a run. The decorator of what runs a model reads the flags of the run. These come first;
+    # where a code base has few settings, those of other files follow.
+    assert rows == ["--port", "--size", "--other"]

@@ -842,6 +842,20 @@ class TalkConfig(FarConfigModel):
     name: str = "a"
 
 
+class SetConfig(FarConfigModel):
+    def __init__(self):
+        super().__init__()
+        self.heat = 1.0
+        self.port = 2
+        self.host = "b"
+
+
+class HandedConfig(FarConfigModel):
+    def __init__(self, heat):
+        self.heat = heat
+        self.port = 2
+
+
 def pipeline(path):
     return path
 """
@@ -858,11 +872,14 @@ def test_what_a_readme_calls_through_modules_and_settings_of_another_package(tmp
     rows = read(tmp_path, files)
     # ``note`` runs no model.
     assert {row.symbol for row in rows if row.section == "entry_points"} == {"pipeline", "Talker", "Talker.chat"}
-    # The class above stands in another package, and its name says what it is for.
+    # The class above stands in another package, and its name says what it is for. So few settings are not all.
     assert {row.symbol for row in rows if row.section == "configuration"} == {
+        "pipeline.path",
+        "Talker.chat.tokens",
         "TalkConfig.length",
         "TalkConfig.steps",
         "TalkConfig.name",
+        *("SetConfig.heat", "SetConfig.port", "SetConfig.host", "HandedConfig.heat"),
     }
 
 
@@ -876,3 +893,210 @@ def test_packages_inside_hand_out_where_those_above_do_not(tmp_path: Path) -> No
     # The loop itself is there for users: nothing of the code base runs it.
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
     assert found == {"Talker", "Talker.chat"}
+
+
+def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nimport far\n\nbox = far.connect(1)\nbox.send(2)\ntalker = far.pipeline()\n```\n"
+        "`talker.chat(3)` talks, `turned(talker)` turns.\n",
+        "far/__init__.py": "from far.api import connect, pipeline, turned\nfrom far.more import *\n",
+        "far/more.py": "def ready():\n    pass\n\n\ndef apart():\n    pass\n",
+        "far/api.py": (
+            "from far.talker import Box, Talker\nfrom far.more import ready\n\n\n"
+            "def connect(port):\n    return Box(port)\n\n\n"
+            "def pipeline():\n    ready()\n    return Talker()\n\n\ndef turned(talker: Talker):\n    return talker\n"
+        ),
+        "far/talker.py": TALKER.partition("class TalkConfig")[0]
+        + "class Box:\n    def __init__(self, port):\n        self.port = port\n"
+        "    def send(self, text):\n        pass\n",
+        "far/__main__.py": "from far.server import app\n\napp(prog_name='far')\n",
+        "far/server.py": (
+            "from fastapi import FastAPI\n\n\ndef build():\n    return FastAPI()\n\n\n"
+            "def app(prog_name):\n    return build()\n"
+        ),
+    }
+    found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
+    # ``pipeline`` makes a Talker, ``turned`` does not. ``pipeline`` calls ``ready``. ``build`` is part of a start.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "ready", "__main__"}
+
+
+MADE = """import os
+from dataclasses import dataclass, field
+from flax import linen as nn
+
+
+class Way:
+    pass
+
+
+@dataclass
+class Best(Way):
+    pass
+
+
+@dataclass
+class Hot(Way):
+    heat: float = 1.0
+
+
+@dataclass
+class State:
+    step: int
+
+
+class Speaker(nn.Module):
+    loud: bool = False
+
+
+@dataclass
+class Talker(Speaker):
+    way: Way = field(default_factory=Best)
+    last: State | None = None
+
+    def chat(self, tokens):
+        self.last = State(step=int(os.environ["STEP"]))
+        return os.environ["STEP"]
+
+
+@dataclass
+class NetConfig:
+    width: int
+    depth: int = 2
+"""
+
+
+def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nfrom deep.talker import Talker\n\ntalker = Talker()\ntalker.chat(2)\n```\n",
+        "deep/talker.py": MADE,
+        "deep/wide/net.py": MADE[MADE.index("@dataclass\nclass NetConfig") :] + "    wings: int = 2\n",
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
+    # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
+    assert {row.symbol for row in rows} == {
+        *(
+            "STEP",
+            "Speaker.loud",
+            "Talker.way",
+            "Talker.last",
+            "Talker.chat.tokens",
+            "Hot.heat",
+            "NetConfig.width",
+            "NetConfig.depth",
+        )
+    }
+    # The variable is read in lines 35 and 36.
+    assert [(row.place.file, row.place.line) for row in rows if row.role == "env var"] == [("deep/talker.py", 35)]
+
+
+def test_arguments_and_keys_are_settings_where_there_are_no_others(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```python\nfrom far import faster\n\nmodel = faster('a', {'length': 8})\n```\n",
+        "far/__init__.py": "from far.api import faster\n",
+        "far/api.py": (
+            "def faster(name, cache_config, depth=2):\n"
+            "    assert 'length' in cache_config\n"
+            "    return made(name, cache_config['length'], cache_config.get('kind', 'plain'), depth)\n\n\n"
+            "def made(name, length, kind, depth):\n    names = {}\n    return names['a']\n"
+        ),
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
+    # ``made`` is called here; ``names`` is no dictionary of settings; a key stands where it is first asked for.
+    assert {(row.symbol, row.place.line, row.why) for row in rows} == {
+        ("faster.name", 1, ""),
+        ("faster.cache_config", 1, ""),
+        ("faster.depth", 1, "2"),
+        ("cache_config.length", 2, ""),
+        ("cache_config.kind", 3, "'plain'"),
+    }
+
+
+def test_a_settings_file_that_code_looks_for_stands_once(tmp_path: Path) -> None:
+    read_twice = "def run(folder):\n    return open(folder / 'run_config.json'), open(folder / 'weights.json')\n"
+    files = {"far/names.py": "OTHER = 'adapter_config.json'\n", "far/ask.py": read_twice, "far/generate.py": read_twice}
+    rows = [row for row in read(tmp_path, files) if row.role == "config file"]
+    # Of two runs the one that generates; weights are no settings.
+    assert {(row.symbol, row.place.file, row.place.line) for row in rows} == {
+        ("run_config.json", "far/generate.py", 2),
+        ("adapter_config.json", "far/names.py", 1),
+    }
+
+
+def test_the_model_what_gives_it_and_an_object_that_a_command_names(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[project.scripts]\nfar = "far.cli:app"\n',
+        "far/cli.py": "import typer\n\napp = typer.Typer()\n",
+        "far/__init__.py": "from far.net import Transformer\n",
+        "far/net.py": TALKER.partition("class Talker")[0].replace("class Net", "class Transformer"),
+        "far/build.py": (
+            "from far.net import Transformer\n\n\ndef parts(path):\n    return path, Transformer()\n\n\n"
+            "def _hidden(path):\n    return Transformer()\n"
+        ),
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
+    assert {(row.symbol, row.place.line) for row in rows} == {("app", 3), ("Transformer", 5), ("parts", 4)}
+
+
+STATE = """from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Sequence:
+    tokens: list[int]
+
+
+@dataclass
+class Waiting:
+    queued: dict[str, Sequence] = field(default_factory=dict)
+
+    def add(self, seq: Sequence):
+        self.queued[seq.id] = seq
+
+    def take(self, name):
+        return self.queued.pop(name)
+
+
+@dataclass
+class State:
+    line: Waiting
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def choose(line: Waiting, most: int):
+    chosen = []
+    for name in list(line.queued)[:most]:
+        if name:
+            chosen.append(line.take(name))
+    return chosen
+
+
+def steps(state: State, model: Net):
+    while True:
+        batch = choose(state.line, 8)
+        if not batch:
+            break
+        logits = model(batch)
+        torch.multinomial(logits, 1)
+        state.line.add(batch[0])
+
+
+def beside(size: int):
+    total = 0
+    for each in range(size):
+        total += each
+    return total
+"""
+
+
+def test_functions_that_are_given_a_queue_schedule(tmp_path: Path) -> None:
+    rows = read(tmp_path, {"engine.py": STATE})
+    found = {row.symbol for row in rows if row.section == "scheduler"}
+    # The dictionary keeps what comes in; ``choose`` is given it, ``steps`` what holds it.
+    assert {"Waiting", "Sequence", "choose", "steps"} <= found
+    assert "beside" not in found

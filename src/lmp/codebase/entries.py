@@ -157,10 +157,11 @@ IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name.
 
+    What it calls by its name alone has no module.
+
     What it names most often comes first.
     """
-    name = file.rpartition("/")[2].lower()
-    if not (name.startswith("readme") and file.count("/") < 2) and name not in ("metadata", "pkg-info"):
+    if not _is_readme(file):
         return []
     names: dict[str, tuple[str, str]] = {}
     modules = {alias or module: module for module, alias in IMPORTS.findall(text)}
@@ -172,9 +173,22 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
         # What is called of a module, by its name or through the modules in it: ``gm.text.Sampler(…)``.
         for inner, last in re.findall(rf"(?<![\w.]){re.escape(first)}\.((?:\w+\.)*)(\w+)\(", text):
             names[f"{first}.{inner}{last}"] = f"{module}.{inner}".rstrip("."), last
+    for each in re.findall(r"(?<![\w.])(\w+)\(", text):
+        names.setdefault(each, ("", each))
     said = Counter(re.findall(r"\w+", text))
     ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
     return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]
+
+
+def told_paths(file: str, text: str) -> dict[str, int]:
+    """Paths in such a text, without ending, and how often they stand there: ``--config small/8B_full``."""
+    found = re.findall(r"(?<![\w./:@-])[\w.-]+(?:/[\w.-]+)+", text) if _is_readme(file) else ()
+    return Counter(re.sub(r"\.(?:ya?ml|json|toml|ini)$", "", each) for each in found)
+
+
+def _is_readme(file: str) -> bool:
+    name = file.rpartition("/")[2].lower()
+    return (name.startswith("readme") and file.count("/") < 2) or name in ("metadata", "pkg-info")
 
 
 def _methods_of(written: str, text: str) -> tuple[str, ...]:

@@ -185,10 +185,14 @@ class RepoFacts:
     entries: list[EntryPoint] = field(default_factory=list)
     told: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
     """Module and name of what the README imports, and the methods that it calls by that name."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """Paths that the README has, without ending, and how often."""
     commands: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Of tables that a call is given: file and function of the call, a command, and the name of what it starts."""
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
+    requires: dict[str, bool] = field(default_factory=dict)
+    """Packages that its own files name, in small letters with hyphens, and whether each is always installed with it."""
     graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)
     """By file: the records of the call graph."""
     also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from lmp.codebase.entries import line_of
@@ -50,6 +50,50 @@ def install(file: str, language: str, text: str) -> list[tuple[str, Place]]:
     ):
         return _told(file, text)
     return []
+
+
+REQUIREMENT = re.compile(r"""^[\s\-"']*([A-Za-z][\w.-]*)\s*(?:\[[\w,\s-]*\])?\s*(?:[<>=!~;@ "',#(]|$)""")
+
+
+def requires(file: str, text: str) -> Iterator[tuple[str, bool]]:
+    """Packages that a file of the build names, and whether each is always installed with it: those of an extra, or of
+    one platform, are not."""
+    name = PurePosixPath(file).name.lower()
+    if name in ("metadata", "pkg-info"):
+        for stated in re.findall(r"^Requires-Dist: *(.+)$", text, re.MULTILINE):
+            yield from _named(stated, "extra" not in stated.partition(";")[2])
+    elif re.fullmatch(r"requirements.*\.(?:txt|in)|environment\.ya?ml|requires\.txt", name):
+        for line in text.split("\n"):
+            yield from _named(line, name == "requirements.txt")
+    elif name in ("setup.py", "setup.cfg"):
+        for stated in re.findall(r"""["']([^"'\n]+)["']""", text) if name == "setup.py" else text.split("\n"):
+            yield from _named(stated, True)
+    elif name == "pyproject.toml":
+        yield from _project_requires(text)
+
+
+def _project_requires(text: str) -> Iterator[tuple[str, bool]]:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    project, poetry = table.get("project", {}), table.get("tool", {}).get("poetry", {})
+    if isinstance(project, dict):
+        for stated in project.get("dependencies", []):
+            yield from _named(str(stated), True)
+        extras = project.get("optional-dependencies", {})
+        for listed in extras.values() if isinstance(extras, dict) else ():
+            for stated in listed if isinstance(listed, list) else ():
+                yield from _named(str(stated), False)
+    if isinstance(poetry, dict) and isinstance(poetry.get("dependencies"), dict):
+        for stated in poetry["dependencies"]:
+            yield from _named(str(stated), True)
+
+
+def _named(stated: str, always: bool) -> Iterator[tuple[str, bool]]:
+    found = REQUIREMENT.match(stated)
+    if found:
+        yield re.sub(r"[-_.]+", "-", found[1]).lower(), always
 
 
 def _pyproject(file: str, folder: str, text: str) -> list[tuple[str, Place]]:

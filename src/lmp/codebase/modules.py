@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
 
@@ -10,10 +10,12 @@ class Modules:
     """The Python files of a repository by their module names.
 
     A package may lie below folders that are no part of its name (``src/``, ``python/``): a file answers to every
-    ending of its path, and where several answer, the one nearest to the importing file is taken.
+    ending of its path, and where several answer, the one nearest to the importing file is taken. ``foreign`` are the
+    names that mean another package, though a file is called so too.
     """
 
-    def __init__(self, files: Iterable[str]) -> None:
+    def __init__(self, files: Iterable[str], foreign: Collection[str] = ()) -> None:
+        self._foreign = foreign
         self._by_tail: dict[tuple[str, ...], list[str]] = {}
         self._parts: dict[str, tuple[str, ...]] = {}
         self._found: dict[tuple[str, str], str | None] = {}
@@ -38,6 +40,8 @@ class Modules:
             return None
         # A lone name is met by files anywhere: only one beside the importing file, or at the top, counts.
         if len(wanted) == 1:
+            if wanted[0] in self._foreign:
+                return None
             beside = tuple(importing.split("/")[:-1])
             found = [file for file in found if self._parts[file][:-1] in ((), beside, ("src",), ("python",))]
         return min(found, key=lambda file: (-_shared(file, importing), len(file), file), default=None)
@@ -50,6 +54,14 @@ class Modules:
             if file is not None:
                 return file, ".".join(parts[end:])
         return None
+
+
+def of_other_packages(imports: Iterable[tuple[str, str]]) -> set[str]:
+    """Of pairs of a file and a name that it imports: names that a file of the same name imports, and no folder has. No
+    module imports itself: ``import torch`` in ``backends/torch.py`` means the package."""
+    every = list(imports)
+    folders = {part for file, _ in every for part in file.split("/")[:-1]}
+    return {name for file, name in every if name not in folders and file.rpartition("/")[2] == f"{name}.py"}
 
 
 def module_parts(file: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from lmp.codebase import (
     triton,
     wrappers,
 )
+from lmp.codebase.copies import without_copies
 from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import FileFacts, Kernel, RepoFacts, Selection, Skipped
 from lmp.codebase.file_kinds import CPP, language, role
@@ -53,10 +54,11 @@ def read_repository(root: Path, selection: Selection, progress: Progress, also: 
 
 
 def _read(root: Path, selection: Selection, progress: Progress, also: Also | None) -> RepoFacts:
-    listed, skipped = list_files(root, selection)
+    every, skipped = list_files(root, selection)
+    listed, copies = without_copies(every)
     library = Library(listed, selection.largest)
     python = [each.file for each in listed if each.file.endswith(".py")]
-    facts = RepoFacts(printable(root.resolve().name), skipped=list(skipped))
+    facts = RepoFacts(printable(root.resolve().name), skipped=[*skipped, *copies])
     found = wrappers.find(library, python)
     reading = _Reading(facts, library, found, record_flags.drivers(library, python), also)
     for at, each in enumerate(listed):
@@ -120,6 +122,8 @@ class _Reading:
         else:
             self.settings(listed.file, kind, text.text)
         self.facts.install.extend(install.install(listed.file, kind, text.text))
+        for name, always in install.requires(listed.file, text.text):
+            self.facts.requires[name] = always or self.facts.requires.get(name, False)
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
 
     def skipped(self, file: str, why: str) -> None:
@@ -161,6 +165,7 @@ class _Reading:
         self.facts.entries.extend(entries.package_scripts(file, text))
         self.facts.entries.extend(entries.shell_scripts(file, text) if kind == "shell" else [])
         self.facts.told.extend(entries.told_imports(file, text))
+        self.facts.shown.update(entries.told_paths(file, text))
         found = settings_files.config_file(file, kind, text)
         if found is not None:
             self.facts.config_files.append(found)

@@ -177,12 +177,48 @@ class Source:
         return {name: nodes[0] for name, nodes in seen.items() if len(nodes) == 1}
 
 
+NEWER = re.compile(
+    r"^(?P<head>[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+\w+)\[[^\n]*?\](?=[ \t]*[(:])"
+    r"|^(?P<indent>[ \t]*)type[ \t]+(?P<name>\w+)(?:\[[^\n]*?\])?(?=[ \t]*=)",
+    re.MULTILINE,
+)
+"""Parameters of types and ``type X = …``, which Python parses from 3.12 on."""
+MOST_STRINGS = 100
+
+
+def tree_of(text: str) -> ast.Module:
+    """The syntax tree of a file, also where its syntax is newer than the Python that runs this.
+
+    What is newer is written as before, on the same line and in the same length. Raises what ``ast.parse`` raises.
+    """
+    for _ in range(MOST_STRINGS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return ast.parse(text)
+        except SyntaxError as error:
+            before = NEWER.sub(_as_before, text)
+            if before == text and error.msg.startswith("f-string"):
+                # From 3.12 on a string in the braces may have the quotes of the string around it.
+                lines = text.split("\n")
+                at = (error.lineno or 1) - 1
+                lines[at] = re.sub(r"\{[^{}']*\}", lambda found: found[0].replace('"', "'"), lines[at])
+                before = "\n".join(lines)
+            if before == text:
+                raise
+            text = before
+    return ast.parse(text)
+
+
+def _as_before(found: re.Match[str]) -> str:
+    kept = found["head"] or f"{found['indent']}{found['name']}"
+    return kept.ljust(len(found[0]))
+
+
 def parse(file: str, text: str) -> Source:
     """Raises DoesNotParse, and Unreadable where the code nests deeper than Python itself takes."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = tree_of(text)
     except SyntaxError as error:
         raise DoesNotParse(f"does not parse: {_one_line(error.msg)}, line {error.lineno}") from None
     except ValueError as error:

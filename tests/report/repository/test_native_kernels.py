@@ -88,8 +88,8 @@ def test_memory_by_kernel(report: Reported) -> None:
 
 def test_what_may_bound_a_kernel(report: Reported) -> None:
     text = report.section("8.3 Bottleneck Analysis")
-    assert "keep no running sum of products: `ops/scale.cu:5` (`add_kernel`)." in text
-    assert "they sum products, without tensor cores: `ops/scale.cu:10` (`mv_kernel`)." in text
+    assert "neither multiply nor sum: `ops/scale.cu:5` (`add_kernel`)." in text
+    assert "they sum, without tensor cores: `ops/scale.cu:10` (`mv_kernel`)." in text
 
 
 def test_a_launch_by_a_specialisation_with_its_sizes(report: Reported) -> None:

@@ -29,6 +29,20 @@ SOURCE = textwrap.dedent(
         for each in path:
             if not each:
                 raise ValueError("empty")
+        if kind == "c":
+            raise ValueError("c is gone")
+        if kind == "d":
+            return strict
+        if kind == "e":
+            return path
+        else:
+            raise ValueError("unknown")
+        if strict:
+            if kind == "f":
+                return strict
+            if kind == "g":
+                return path
+            raise ValueError("neither")
     """
 )
 
@@ -46,6 +60,10 @@ class _Files:
         # The last branch is taken where neither of the tests before it holds.
         (11, [Condition(("strict",)), Condition(("kind == 'a'", "kind == 'b'"), holds=False)]),
         (14, [Condition(("not each",))]),
+        # "d" has returned before, and "c" is refused too.
+        (22, [Condition(("kind == 'd'", "kind == 'e'"), holds=False)]),
+        # What returns before a refusal is taken.
+        (28, [Condition(("strict",)), Condition(("kind == 'f'", "kind == 'g'"), holds=False)]),
     ],
 )
 def test_the_conditions_of_a_statement(line: int, expected: list[Condition]) -> None:

@@ -136,6 +136,9 @@ TAKES = frozenset(
     ["recv", "recv_pyobj", "recv_json", "recv_string", "recv_multipart", "get", "get_nowait", "popleft", "pop"]
 )
 BINDS = frozenset(["bind", "connect", "bind_to_random_port"])
+QUEUE = re.compile(r"Queue$")
+MOST_HANDED = 3
+"""Calls that hand a queue on, each under a name of its own."""
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
 COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
@@ -322,13 +325,14 @@ class CallGraph:
         starts = call.name in STARTS
         for name, chains in (*(("", each) for each in call.args), *call.keywords):
             for chain in chains:
-                if not chain or chain == ("self",) or not isinstance(chain[-1], str):
+                runs = starts or name == "target"
+                if not chain or (chain == ("self",) and not runs) or not isinstance(chain[-1], str):
                     continue
                 for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
                     if isinstance(value, FunctionValue) and value.of is not function:
-                        how: Dispatch = "process" if starts or name == "target" else "callback"
+                        how: Dispatch = "process" if runs else "callback"
                         yield Edge(function, value.of, call.line, how, 1, call)
-                    elif (isinstance(value, Instance) and starts) or (
+                    elif (isinstance(value, Instance) and runs) or (
                         isinstance(value, Instance) and name == "" and self._runs_its_first(call, chains)
                     ):
                         yield from (
@@ -564,6 +568,7 @@ class CallGraph:
         """What is written into a queue or socket here, and read from it there."""
         writers: dict[object, list[tuple[Function, Call]]] = {}
         readers: dict[object, list[Function]] = {}
+        handed = self._handed_queues()
         for function in self.functions:
             if function.native:
                 continue
@@ -571,16 +576,52 @@ class CallGraph:
                 chain = call.callee[0] if call.callee else ()
                 if len(chain) < 2 or (call.name not in SENDS and call.name not in TAKES):
                     continue
-                for key in dict.fromkeys(self._channel(function, chain)):
+                named = handed.get(str(chain[-2]))
+                for key in dict.fromkeys((*self._channel(function, chain), *([named] if named else ()))):
                     if call.name in SENDS:
                         writers.setdefault(key, []).append((function, call))
                     else:
                         readers.setdefault(key, []).append(function)
         for key, sent in writers.items():
             for function, call in sent:
-                for reader in dict.fromkeys(readers.get(key, ())):
+                # What a function within another takes is work of that one too.
+                every = [each for one in readers.get(key, ()) for each in (one, one.outermost)]
+                for reader in dict.fromkeys(every):
                     if reader is not function and reader.name != function.name:
                         yield Edge(function, reader, call.line, "queue", len(readers[key]), call)
+
+    def _handed_queues(self) -> dict[str, str]:
+        """Names of queues that are handed to another process: name -> the first of all that one queue has there.
+
+        ``kwargs={"input": to_model}`` gives the queue ``to_model`` a second name. Where one name stands for many
+        queues, it says nothing.
+        """
+        made: dict[str, int] = {}
+        pairs: list[tuple[str, str]] = []
+        for function in self.functions:
+            for name, chains in function.locals.items():
+                for chain in chains:
+                    if isinstance(chain[-1], Applied) and len(chain) > 1 and QUEUE.search(str(chain[-2])):
+                        made[name] = made.get(name, 0) + 1
+            for call in function.calls if not function.native else ():
+                for keyword, given in (*(("", each) for each in call.args), *call.keywords):
+                    for chain in given:
+                        key = chain[-1][1:] if isinstance(chain[-1], str) and chain[-1][:1] == MANY else keyword
+                        last = next(
+                            (part for part in reversed(chain) if isinstance(part, str) and part.isidentifier()), ""
+                        )
+                        if key and last:
+                            pairs.append((key, last))
+        first = {name: name for name in made}
+        for _ in range(MOST_HANDED):
+            for key, last in pairs:
+                if last in first and key.isidentifier():
+                    first.setdefault(key, first[last])
+        several: dict[str, set[str]] = {}
+        for key, last in pairs:
+            if last in first:
+                several.setdefault(key, set()).add(first[last])
+        return {name: of for name, of in first.items() if made[of] == 1 and len(several.get(name, ())) < 2}
 
     def _channel(self, function: Function, chain: Chain) -> Iterator[object]:
         """By the address that a socket is bound to, or by the queue that an object keeps."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
@@ -21,10 +22,12 @@ IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
 SET = re.compile(
-    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|top_[kp]|min_p|threads|workers|trust_remote_code)"
+    r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|do_sample|top_[kp]|min_p|threads|workers)"
     r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
 )
 """Names that a user expects to set, whatever the code base."""
+ADDRESS = re.compile(r"(?:\w+://)?(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::\]|::)(?::\d+)?/?$|(?:gs|s3)://\w")
+"""Where a service or a file is, as nobody else has it."""
 DECLARES = re.compile(
     r"add_argument|DEFINE_|(?:^|\.)(?:field|Field|Option|Argument|ArgumentParser|partial)$|(?:Config|Args)$"
 )
@@ -97,7 +100,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     called = [each.value for each in body if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
     for each in body:
         if isinstance(each, ast.Raise) and isinstance(each.exc, ast.Call):
-            if source.written(each.exc.func).endswith("Error"):
+            if source.written(each.exc.func).endswith(("Error", "Exception")):
                 _add(inside, "raise", each, test)
             return
     if any(source.dotted(call.func) in EXITS for call in called):
@@ -106,7 +109,8 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     assigned = [each for each in body if isinstance(each, ast.Assign)]
     warned = next((call for call in called if isinstance(call.func, ast.Attribute) and call.func.attr in WARNS), None)
     if warned is not None and warned.args and (assigned or isinstance(body[-1], ast.Return)):
-        _add(inside, "falls back", warned, source.written(warned.args[0]))
+        kind: HazardKind = "leaves" if isinstance(body[-1], ast.Return) else "falls back"
+        _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
         # A default for what was not given replaces nothing.
         listed = isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.NotIn)
@@ -158,6 +162,67 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
             made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
 
 
+MANY = re.compile(r"(?:^|_)(?:prompts|messages|requests|texts|images|queries)$")
+"""Names of what a user gives more than one of."""
+
+
+def of_memory(source: Source, node: ast.Attribute, inside: Function) -> None:
+    _add(inside, "total memory", node, source.written(node))
+
+
+def of_subscript(node: ast.Subscript, inside: Function) -> None:
+    of, place = node.value, node.slice
+    if isinstance(of, ast.Name) and isinstance(place, ast.Constant) and place.value == 0 and MANY.search(of.id):
+        _add(inside, "first only", node, f"{of.id}[0]")
+
+
+def of_while(source: Source, node: ast.While, inside: Function) -> None:
+    """A loop that tries again for ever, and one whose first error ends it."""
+    if not (isinstance(node.test, ast.Constant) and node.test.value):
+        return
+    for each in node.body:
+        if isinstance(each, ast.Try):
+            done = [one for stmt in (*each.body, *each.orelse) for one in ast.walk(stmt)]
+            caught = [handler for handler in each.handlers if not _ends(handler)]
+            if caught and any(isinstance(one, ast.Return | ast.Break) for one in done):
+                kind = source.written(caught[0].type) if caught[0].type else ""
+                _add(inside, "retries", caught[0], f"{f'except {kind}'.strip()} in {inside.name}")
+    if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
+        _add(inside, "unguarded", node, f"while {source.written(node.test)}")
+
+
+def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
+    """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
+    what came in from outside."""
+    every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
+    if not every:
+        return made.hazards
+    tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
+    names = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    taken = Counter(each.text for each in every)
+    for each in every:
+        name = each.text.partition("[")[0]
+        guarded = any(one.lineno <= each.line <= (one.end_lineno or 0) for one in tries)
+        others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, node))
+        if guarded if each.kind == "unguarded" else others:
+            made.hazards.remove(each)
+    return made.hazards
+
+
+def _is_unpacked(name: str, node: ast.AST) -> bool:
+    """One of several values that a call gives."""
+    return any(
+        isinstance(each, ast.Tuple) and any(isinstance(one, ast.Name) and one.id == name for one in each.elts)
+        for assign in ast.walk(node)
+        if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
+        for each in assign.targets
+    )
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(each, ast.Raise | ast.Break | ast.Return) for stmt in handler.body for each in ast.walk(stmt))
+
+
 class _Names:
     """The names that each statement reads. A statement is walked once, however many names are asked for."""
 
@@ -196,9 +261,15 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
         ):
             _add(inside, "none used", value, source.written(value))
     for each in ast.walk(value):
+        if isinstance(each, ast.Dict) and inside.qualname:
+            for key, one in zip(each.keys, each.values, strict=True):
+                fixed = _number(one) or source.written(one) in ("True", "False")
+                if fixed and isinstance(key, ast.Constant) and isinstance(key.value, str) and SET.fullmatch(key.value):
+                    _add(inside, "fixed", one, f"{key.value} = {source.written(one)}")
         if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
             of = each.value.func if isinstance(each.value, ast.Call) else None
-            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname:
+            tested = " in " in (text := source.written(value)) or "len(" in text
+            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname and not tested:
                 _add(inside, "part", each, source.written(each))
         elif (
             isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant)
@@ -215,6 +286,8 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
 
 def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Function) -> None:
     """What is cut to a limit in its own place, and a number in the place of a setting."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and ADDRESS.match(value.value):
+        _add(inside, "address", value, f"{source.written(target)} = {source.written(value)}")
     if not inside.qualname:
         return
     name = source.written(target)
@@ -275,5 +348,7 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
             _add(inside, "tool", node, first.value.split()[0] if first.value.split() else "")
     elif not DECLARES.search(name or last):
         for each in node.keywords:
+            if each.arg == "trust_remote_code" and source.written(each.value) == "True":
+                _add(inside, "trusts", each.value, "trust_remote_code=True")
             if each.arg and SET.fullmatch(each.arg) and (_number(each.value) or source.written(each.value) == "True"):
                 _add(inside, "fixed", each.value, f"{each.arg} = {source.written(each.value)}")

@@ -53,6 +53,7 @@ MAKERS = frozenset(
 UPDATES = frozenset(["dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim"])
 """Of JAX: they are given the tensor."""
 SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|toml|ini)$")
+SETTINGS = re.compile(r"(?i)(?:^|_)(?:config|cfg|settings|options|opts)$|_kwargs$")
 SETTINGS_NAME = re.compile(r"(?i)(?:config|settings)_?(?:name|file|path)?$")
 """Parameters that take a file of settings."""
 FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_"]) | UPDATES
@@ -74,6 +75,8 @@ COLLECTIONS = frozenset(
     ]
 )
 PUTS = frozenset(["append", "appendleft", "add", "put", "insert", "extend"])
+LOOPS = frozenset(["while_loop", "fori_loop"])
+"""Functions of JAX that call one that they are given again and again."""
 LONGEST_CHAIN = 12
 MOST_CHAINS, MOST_ENTRIES = 8, 64
 """Values of one expression that are kept, and of a dictionary: a registry has many."""
@@ -83,6 +86,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def file_graph(source: Source) -> FileGraph:
     """Raises RecursionError where expressions nest too deeply."""
     found = FileGraph(source.file, imports=source.aliases, stars=_stars(source), imported_at=_imported_at(source))
+    found.packages = _packages(source)
     body = Function("<module>", "", source.file, 1, source.text.count("\n") + 1)
     found.body = body
     found.functions.append(body)
@@ -102,6 +106,18 @@ def _imported_at(source: Source) -> dict[str, int]:
         if not any(first <= node.lineno <= last for first, last in tried)
         for alias in node.names
     }
+
+
+def _packages(source: Source) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node in source.tree.body:
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for name in names:
+            found.setdefault(name.partition(".")[0], node.lineno)
+    return found
 
 
 def _stars(source: Source) -> list[str]:
@@ -137,6 +153,7 @@ class _Reader:
             case ast.While():
                 inside.loops += 1
                 inside.endless = True
+                hazards.of_while(self.source, node, inside)
                 self.expression(node.test, inside, loop + 1)
                 self.block(node.body, inside, owner, loop + 1)
                 self.block(node.orelse, inside, owner, loop)
@@ -173,6 +190,9 @@ class _Reader:
                     self.block(case.body, inside, owner, loop)
             case ast.Assign():
                 self.expression(node.value, inside, loop)
+                if inside is self.found.body:
+                    # ``CONFIG_FILE = "config.json"``, which is put after a folder elsewhere.
+                    self.opens(node.value)
                 for target in node.targets:
                     self.assign(target, node.value, inside, owner, loop)
             case ast.AnnAssign():
@@ -245,6 +265,7 @@ class _Reader:
         for each in node.decorator_list:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
+        made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 
     def a_class(self, node: ast.ClassDef, inside: Function, owner: Class | None) -> None:
@@ -302,7 +323,18 @@ class _Reader:
             self.expression(target, inside, loop)
         self.written_to(target, value, inside)
         self.bind(target, self.chains(value), inside, owner)
+        if inside is self.found.body and owner is None:
+            self.tried(target, value, inside)
         self.makes(target, value, inside)
+
+    def tried(self, target: ast.expr, value: ast.expr, body: Function) -> None:
+        """``flash, found = load_if_there("flash")``: a name that a call with the same name as a text gives is the
+        package."""
+        first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+        text = value.args[0] if isinstance(value, ast.Call) and value.args else None
+        if isinstance(first, ast.Name) and isinstance(text, ast.Constant) and text.value == first.id:
+            self.found.imports[first.id] = first.id
+            body.locals[first.id] = []
 
     def bind(self, target: ast.expr, chains: Iterable[Chain], inside: Function, owner: Class | None) -> None:
         chains = list(chains)
@@ -312,6 +344,8 @@ class _Reader:
                     self.keep(owner, target.id, None, chains, target.lineno)
                 else:
                     inside.locals.setdefault(target.id, []).extend(chains)
+                    if inside is self.found.body:
+                        inside.lines.setdefault(target.id, target.lineno)
             case ast.Tuple() | ast.List():
                 for number, each in enumerate(target.elts):
                     self.bind(each, [(*chain, pick(number)) for chain in chains], inside, owner)
@@ -395,8 +429,14 @@ class _Reader:
                 continue
             if isinstance(each, ast.Attribute):
                 inside.reads.add(each.attr)
+                self.attribute(each, inside)
             elif isinstance(each, ast.Call):
                 self.call(each, inside, depth)
+            elif isinstance(each, ast.Subscript):
+                self.asks(each.value, each.slice, None)
+                hazards.of_subscript(each, inside)
+            elif isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn):
+                self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
                 self.bind(each.target, self.items(each.iter), inside, None)
             elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
@@ -409,9 +449,22 @@ class _Reader:
                 self.bind(each.target, self.chains(each.value), inside, None)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
 
+    def attribute(self, node: ast.Attribute, inside: Function) -> None:
+        if node.attr == "total_memory":
+            hazards.of_memory(self.source, node, inside)
+        if isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            inside.gets[node.attr] = min(node.lineno, inside.gets.get(node.attr, node.lineno))
+
     def opens(self, name: ast.expr) -> None:
         if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value:
             self.found.opens.append((name.value, name.lineno))
+
+    def asks(self, of: ast.expr, key: ast.expr, default: ast.expr | None) -> None:
+        """Keeps what is asked of settings by a literal: ``config["length"]``, ``self.options.get("length", 8)``."""
+        name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+        if isinstance(key, ast.Constant) and isinstance(key.value, str) and SETTINGS.search(name):
+            written = self.source.written(default) if default is not None else ""
+            self.found.keys.append((name, key.value, written, key.lineno))
 
     def names_settings(self, given: ast.expr | None, by: str) -> None:
         """Keeps a literal that names a file of settings, with its ending or without: ``config_name="serve"``."""
@@ -432,6 +485,8 @@ class _Reader:
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
             self.opens(node.args[-1])
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
+            self.asks(node.func.value, node.args[0], node.args[1] if len(node.args) > 1 else None)
         for each in node.args:
             self.names_settings(each, "")
         for keyword in node.keywords:
@@ -447,6 +502,10 @@ class _Reader:
         )
         inside.calls.append(made)
         name = made.name
+        if name in LOOPS:
+            made.loop += 1
+            inside.loops += 1
+            inside.endless |= name == "while_loop"
         if name in FILLERS and isinstance(node.func, ast.Attribute):
             target = node.args[0] if name in UPDATES and node.args else node.func.value
             inside.writes.append(Write(made.line, self.chains(target), made.args[-1] if made.args else ()))

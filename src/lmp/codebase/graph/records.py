@@ -90,15 +90,18 @@ class Made:
 
 
 HazardKind = Literal[
+    "address",
     "any value",
     "assert",
     "compiles",
     "cut",
     "exits",
     "falls back",
+    "first only",
     "fixed",
     "global",
     "ignored",
+    "leaves",
     "limit",
     "missing",
     "network",
@@ -113,9 +116,13 @@ HazardKind = Literal[
     "raise",
     "rank",
     "replaced",
+    "retries",
     "swallowed",
     "tool",
+    "total memory",
+    "trusts",
     "unbounded",
+    "unguarded",
     "zero",
 ]
 
@@ -146,7 +153,7 @@ class Function:
     defaults: dict[str, Chains] = field(default_factory=dict)
     """Name -> what it is where a call gives nothing."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Of parameters that stand on other lines than the name."""
+    """Of parameters that stand on other lines than the name; of a module's body, of what it assigns."""
     decorators: Chains = ()
     calls: list[Call] = field(default_factory=list)
     locals: dict[str, list[Chain]] = field(default_factory=dict)
@@ -166,6 +173,8 @@ class Function:
     loops: int = 0
     endless: bool = False
     """It has a ``while``."""
+    gets: dict[str, int] = field(default_factory=dict)
+    """Attributes that it reads of ``self``, each with its first line."""
     abstract: bool = False
     """Its body says nothing: a docstring, ``pass``, a raise of NotImplementedError."""
     hazards: list[Hazard] = field(default_factory=list)
@@ -268,6 +277,8 @@ class FileGraph:
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""
+    packages: dict[str, int] = field(default_factory=dict)
+    """First names of what the module itself imports -> the line; not where a failure is caught."""
     stars: list[str] = field(default_factory=list)
     """Modules of which every name is imported."""
     body: Function | None = None
@@ -278,6 +289,8 @@ class FileGraph:
     """Of C++: the name that another language calls it by -> its function, and the line that says so."""
     includes: tuple[str, ...] = ()
     opens: list[tuple[str, int]] = field(default_factory=list)
-    """Names of files that are put after a folder, each with its line."""
+    """What may name a file, each with its line: texts that are put after a folder, or that the module keeps."""
+    keys: list[tuple[str, str, str, int]] = field(default_factory=list)
+    """Keys that it asks of what is called settings: what that is called, key, default as written, line."""
     settings: set[str] = field(default_factory=set)
     """Files of settings that literals of calls and defaults name, without folder and ending."""

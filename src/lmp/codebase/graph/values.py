@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
-from lmp.codebase.modules import Modules
+from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
 """Names that are followed from one expression."""
@@ -111,13 +111,15 @@ Values = tuple[Value, ...]
 class Evaluator:
     def __init__(self, graphs: Mapping[str, FileGraph]) -> None:
         self.graphs = graphs
-        self.modules = Modules(graphs)
+        imported = [(file, name.partition(".")[0]) for file, each in graphs.items() for name in each.imports.values()]
+        self.modules = Modules(graphs, of_other_packages(imported))
         self.subclasses: dict[Class, list[Class]] = {}
         self._memo: dict[tuple[object, Chain], Values] = {}
         self._busy: set[tuple[object, Chain]] = set()
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
+        self._kept_as: dict[str, dict[str, None]] = {}
         self._cut = 0
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -155,6 +157,12 @@ class Evaluator:
                         if value.of.file == graph.file:
                             value.of.lines.setdefault(held.attribute, held.line)
         self._memo.clear()
+        for graph in graphs.values():
+            for each in graph.every_class:
+                for name, given in each.attributes.items():
+                    for _, chain in given:
+                        if isinstance(chain[-1], str) and chain[-1] != name:
+                            self._kept_as.setdefault(chain[-1], {})[name] = None
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
@@ -422,8 +430,7 @@ class Evaluator:
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
-        if not found and name == "apply" and (run := self.method(of, "forward")) is not None:
-            # A function of autograd runs its ``forward``.
+        if not found and name == "apply" and (run := self._applies(value)) is not None:
             return (FunctionValue(run, of),)
         if not found and isinstance(value, Instance):
             if name in FLUENT:
@@ -431,6 +438,13 @@ class Evaluator:
             if name == "__call__":
                 return self._member(value, "forward", depth) if self.method(of, "forward") else ()
         return tuple(found)[:MOST]
+
+    def _applies(self, value: ClassValue | Instance) -> Function | None:
+        """A function of autograd runs its ``forward``; a module of flax, which has none, what calling it runs."""
+        forward = self.method(value.of, "forward")
+        if isinstance(value, ClassValue):
+            return forward
+        return self.method(value.of, "__call__") if forward is None else None
 
     def _given(self, of: Class, name: str, depth: int) -> Values:
         """What the calls of a class's constructor give for a field of its body."""
@@ -631,6 +645,10 @@ class Evaluator:
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
                 sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
             yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+        # A function that an object keeps is called by the name of the field.
+        for name in self._kept_as.get(of.name, ()) if of.owner is None else ():
+            kept = self._sites.get(name, ())[:MOST_UNASKED]
+            yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
 
     def _leads_to(self, site: Function, number: int, of: Function) -> bool:
         found = self._all(site, site.calls[number].callee, 0)

@@ -14,6 +14,7 @@ from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
+from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, far
 from lmp.codebase.roles.reach import QKV, Reading, Row, place
 from lmp.codebase.roles.words import says, split
 
@@ -30,6 +31,9 @@ OPERANDS = (
     frozenset(["v", "xv", "value", "values"]),
 )
 """Names of the three operands of attention."""
+TELLS = frozenset(["has", "have", "support", "supported", "available", "enable", "enabled", "installed", "use"])
+"""Words of what tells whether something may be used."""
+CHOICE = frozenset(["implementation", "impl", "backend"])
 BY_NAME = "by its name"
 TABLE = "keeps or tells which one is used"
 CALLED = ("forward", "__call__", "apply", "run")
@@ -54,6 +58,8 @@ def attention_rows(reading: Reading) -> list[Row]:
     users = _users(reading, classes)
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
+    for function, why in () if reading.attending else _elsewhere(reading):
+        add(function, "backend", why)
     for function, put in patches.items():
         add(function, "backend", f"puts {put.name} into a class of another package")
     for of, why in classes.items():
@@ -81,12 +87,41 @@ def attention_rows(reading: Reading) -> list[Row]:
             found.setdefault(
                 (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)
             )
+    for file, name, line in _switches(reading):
+        found.setdefault(
+            (file, line), Row("attention", "backend", name, Place(file, line), "tells whether one is there")
+        )
     for kernel in reading.facts.kernels:
         at = kernel.place
         near = says(kernel.name, "attention") or any(says(part, "attention") for part in at.file.split("/")[-2:])
         if reading.is_own(at.file) and near and (at.file, at.line) not in reading.inner_kernels:
             found[at.file, at.line] = Row("attention", "kernel", kernel.name, at, kernel.language)
     return list(found.values())
+
+
+def _elsewhere(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """Where no code attends itself, another package does: what makes its engine, gives it tokens, tells it which
+    attention to take, or changes a module of attention that it gave."""
+    for function, why in far(reading):
+        if why in (MAKES_FAR, PUTS_FAR):
+            yield function, "hands attention to another package"
+    for function in reading.functions:
+        for call in () if function.native else function.calls:
+            given = [name for name, _ in call.keywords if says(name, "attention") and split(name) & CHOICE]
+            if given:
+                yield function, f"gives {given[0]}"
+        for chain in function.sets:
+            if isinstance(chain[-2], str) and says(chain[-2], "attention"):
+                yield function, f"sets {chain[-1]} of {chain[-2]}"
+
+
+def _switches(reading: Reading) -> Iterator[tuple[str, str, int]]:
+    """Names of modules that tell whether a library of attention may be used: ``HAS_FLASH_ATTN``."""
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.body.lines.items() if graph.body is not None and reading.is_own(file) else ():
+            borrowed = any(all(isinstance(part, str) for part in chain) for chain in graph.names.get(name, ()))
+            if says(name, "attention") and split(name) & TELLS and not borrowed:
+                yield file, name, line
 
 
 def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
@@ -124,7 +159,7 @@ def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
     for call in function.calls:
         for value in reading.graph.evaluator.values(function, call.callee):
             dotted = getattr(value, "dotted", "")
-            if operators.ATTENTION.search(dotted):
+            if operators.ATTENTION.search(dotted) and not dotted.startswith("torch.utils.cpp_extension"):
                 yield call.line, dotted
 
 
@@ -226,11 +261,14 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
 
     Many models that share one attention call it alike: there the classes are named, and what they share.
     """
-    if not method.native and not _detail(method):
+    # What a module keeps to itself is a part of what calls it, but where attention does.
+    alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
+    if not method.native and not method.nested and not alone:
         if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
             return "prepares attention"
-        below = [edge.callee for edge in reading.graph.edges[method]]
-        if says(method.name, "attention_mask") and not any(says(each.name, "attention_mask") for each in below):
+        below = [edge.callee for edge in reading.graph.edges[method] if not _detail(edge.callee)]
+        told = len(method.params) == (method.owner is not None)
+        if says(method.name, "attention_mask") and not (told or any(says(e.name, "attention_mask") for e in below)):
             return "makes a mask"
     if method.native or method.owner not in classes or method.nested:
         return ""

@@ -1,8 +1,8 @@
 """The KV cache: tensors that are kept on an object, what fills them, and what hands out their places.
 
-A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, functions that
-it alone calls, what makes, sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and
-values are known by what is done to them: joined to earlier ones, written by index, handed over, carried through a loop.
+A class is a cache by what it keeps. What belongs to it is told by ties to that: records that it makes, what makes,
+sizes, fills or empties it, and what asks it for places. Where no object owns them, keys and values are known by what is
+done to them: joined to earlier ones, written by index, handed over, carried through a loop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from lmp.codebase.graph.python_file import FILLERS, MAKERS
-from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
+from lmp.codebase.facts import Place
+from lmp.codebase.graph.python_file import FILLERS, MAKERS, PUTS
+from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
@@ -39,6 +40,8 @@ HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
 """The same, as whole words: ``evictable`` tells and takes nothing."""
+LENDERS = frozenset(["block", "page", "slot", "allocator"])
+"""Words of what hands out numbers of places, and keeps no tensors itself."""
 EMPTIES = re.compile(r"reset|clear|flush")
 MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
 SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
@@ -56,8 +59,16 @@ EARLIER = frozenset(["cache", "cached", "past", "present"])
 KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
 KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
+WHOLE = EARLIER | KEYS_AND_VALUES | {"caches", "layer", "layers", "paged", "prefill", "static", "keyvalues"}
+"""Words of a name that says of no part of a cache: ``past_key_values``, ``layer_caches``."""
+RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
+"""Words of the state that a recurrent layer carries in place of keys and values, as papers call it."""
 BY_NAME = "handles the cache"
+MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
+KEEPS = "keeps a cache"
 CALLED = ("forward", "__call__")
+SHORT = 5
+"""Lines of a function that does one thing."""
 USES = 2
 """Rank of what uses the cache from outside: after the cache's own."""
 
@@ -75,16 +86,16 @@ def cache_rows(reading: Reading) -> list[Row]:
         for method in of.methods.values():
             if not _is_aside(method):
                 made = any(each.on_self for each in method.made) or method.name == "__init__"
-                add(method, "allocates it" if made else f"method of {of.name}", int(not made))
+                # What is short, and changes what the cache keeps, does nothing else.
+                short = method.end - method.line <= SHORT and _changes(of, method)
+                add(method, "allocates it" if made else f"method of {of.name}", int(not (made or short)))
     for of, why in _records(reading, classes):
         add(of, why)
-    handled = _handled(reading, classes)
+    handled = _handled(reading)
     rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
     makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
     uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
-    for each in _handed_on(reading, [*handled, *makes, *uses]):
-        handled.setdefault(each, "hands it on")
-    handled |= makes
+    handled = dict.fromkeys(_handed_on(reading, [*handled, *makes, *uses]), "hands it on") | handled | makes
     for function in reading.functions:
         if function in handled:
             # Attention that fills it uses it.
@@ -97,6 +108,12 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
+    for function, why in far(reading):
+        add(function, why)
+    kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
+    for file, symbol, line, why in (*kept, *_aliases(reading)):
+        role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
+        found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
     for kernel in reading.facts.kernels:
         name = kernel.name
         if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
@@ -104,6 +121,10 @@ def cache_rows(reading: Reading) -> list[Row]:
                 (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
             )
     return list(found.values())
+
+
+def _changes(of: Class, method: Function) -> bool:
+    return bool(method.writes) or any(by is method for chains in of.attributes.values() for by, _ in chains)
 
 
 def _is_aside(method: Function) -> bool:
@@ -133,8 +154,10 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
             for name in function.reads:
                 readers.setdefault(name, set()).add(function.file)
+    stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
+    yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
-        if says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
+        if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
         cached = [
@@ -147,29 +170,90 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if cached:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
-            yield of, f"keeps {' and '.join(pair)}"
-        elif (made or _keeps_tensors(of)) and _hands_out(of):
+            yield of, f"keeps {' and '.join(pair[:2])}"
+        elif (made or _keeps_tensors(of) or split(of.name) & LENDERS) and _hands_out(of):
             yield of, "hands out places and takes them back"
         elif made and "cache" in split(of.name):
             yield of, "keeps tensors and is named a cache"
-        elif says(of.name, "kv_cache"):
+        elif says(of.name, "kv_cache") or (
+            "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
+        ):
             yield of, "keeps what the cache holds or where"
         elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
 
-def _keys_and_values(of: Class) -> tuple[str, str] | None:
-    """Two attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
+def _stores(reading: Reading) -> Iterator[Class]:
+    """Classes of what is asked for a store, and of that store: kept keys and values are taken from there by name."""
+    for function in reading.functions:
+        kept = {name: chains for name, chains in function.locals.items() if _is_kept(split(name))}
+        parts = {chain for name in _pair(kept) for chain in kept[name] if len(chain) == 2}
+        taken = {str(chain[0]) for chain in parts if isinstance(chain[1], str) and chain[1][:1] == ITEM[0]}
+        asked = {chain[:-1] for name in taken for chain in function.locals.get(name, ()) if _result(chain[-1:])}
+        for edge in reading.graph.edges[function] if asked else ():
+            if edge.call is not None and edge.callee.owner is not None and asked & {*edge.call.callee}:
+                yield edge.callee.owner
+                given = reading.graph.evaluator.values(edge.callee, (chain[:2] for chain in edge.callee.returns))
+                yield from (value.of for value in map(innermost, given) if isinstance(value, Instance))
+
+
+def _keys_and_values(of: Class) -> tuple[str, ...]:
+    """Attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
-    return _pair({name for name in of.attributes if kept or "cache" in split(name)})
+    return _pair(name for name in of.attributes if kept or "cache" in split(name))
 
 
-def _pair(names: Iterable[str]) -> tuple[str, str] | None:
-    """Of names two that are alike but for the word for keys and the word for values."""
+def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
+    """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
+    if of.native:
+        return
+    lines = {**of.lines, **{each.name: each.line for each in of.fields}}
+    declared = {each.name for each in of.fields}
+    pair = _keys_and_values(of)
+    for name, line in lines.items():
+        words = split(name)
+        if name not in declared and any(
+            by and len(chain) == 1 and chain[0] in by.params for by, chain in of.attributes.get(name, ())
+        ):
+            # Whoever gave it keeps it.
+            continue
+        if name in pair and not words & (TOLD | {"scale", "dtype"}):
+            yield name, line, "keeps keys and values"
+        elif _is_whole(name) and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
+            yield name, line, KEEPS
+        elif says(name, "kv_cache") and words & {"table", "mapping"}:
+            yield name, line, "where keys and values are"
+        elif words & {"cache", "cached", "kv"} and words & {"len", "length"} and len(words) < 4:
+            yield name, line, "how long the cache is"
+
+
+def _keepers(reading: Reading) -> Iterator[Function]:
+    """Methods that replace the cache that their object keeps."""
+    for of in reading.classes:
+        kept = {name for name, _, why in _attributes(of) if why == KEEPS}
+        for method in of.methods.values() if kept else ():
+            if method.name != "__init__" and any(
+                by is method for name in kept for by, _ in of.attributes.get(name, ())
+            ):
+                yield method
+
+
+def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
+    """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
+    for file, graph in reading.facts.graphs.items():
+        lines = graph.body.lines if graph.body is not None and reading.is_own(file) else {}
+        for name, line in lines.items():
+            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in graph.names.get(name, ()))
+            if typed and not name.isupper() and "cache" in split(name) and not says(name, "not_kv_cache"):
+                yield file, name, line, "names the type of a cache"
+
+
+def _pair(names: Iterable[str]) -> tuple[str, ...]:
+    """Of names those that are alike but for the word for keys and the word for values, in pairs."""
     by_words = {split(name): name for name in names}
     keys = {words - KEYS: name for words, name in by_words.items() if words & KEYS}
     pairs = ((keys.get(words - VALUES), name) for words, name in by_words.items() if words & VALUES)
-    return next(((key, value) for key, value in pairs if key), None)
+    return tuple(each for key, value in pairs if key for each in (key, value))
 
 
 def _hands_out(of: Class) -> bool:
@@ -203,13 +287,13 @@ def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[C
             yield of, "a record that the cache makes"
 
 
-def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, str]:
+def _handled(reading: Reading) -> dict[Function, str]:
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
         if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
-    found |= dict.fromkeys(_helpers(reading, classes), "serves the cache alone")
+    found = dict.fromkeys(_keepers(reading), "replaces the cache that it keeps") | found
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
         if each.name in names and each.owner is not None and not each.abstract:
@@ -220,6 +304,9 @@ def _handled(reading: Reading, classes: Mapping[Class, str]) -> dict[Function, s
 def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
     """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
     waiting = [each for each in handled if "cache" in split(each.name)]
+    names = {each.name for each in waiting}
+    # An interface of that name is what others call.
+    waiting += [each for each in reading.functions if each.abstract and each.name in names]
     seen = set(waiting)
     while waiting:
         for edge in reading.graph.callers.get(waiting.pop(), ()):
@@ -240,6 +327,9 @@ def _about(reading: Reading, function: Function) -> str:
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
+    for call in () if function.native else function.calls:
+        if says(call.name, "kv_write") and "cache" in split(call.name) and "." in reading.dotted(function, call):
+            return f"has keys and values written: {call.name}"
     if "cache" in split(name):
         if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
             return "handles keys and values of a cache"
@@ -250,7 +340,14 @@ def _about(reading: Reading, function: Function) -> str:
 
 def _is_kept(words: frozenset[str]) -> bool:
     """Whether words name keys and values of earlier tokens: ``past_key_values``, ``cache.k``, ``layer_past``."""
-    return bool(words & EARLIER and words & KEYS_AND_VALUES) or words >= {"layer", "past"}
+    both = words & EARLIER and words & KEYS_AND_VALUES
+    return bool(both or ("state" in words and words & RECURRENT)) or words >= {"layer", "past"}
+
+
+def _is_whole(name: str) -> bool:
+    """Whether a name is that of a cache, and of no part or setting of it."""
+    words = split(name)
+    return bool(words & EARLIER) and words <= WHOLE
 
 
 def _is_both(name: str) -> bool:
@@ -277,8 +374,13 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
 def _fills(function: Function, attends: bool) -> str:
     """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
     if any(_kept(function, write.target) for write in function.writes):
-        return "fills keys and values that are kept"
+        return "fills what is kept of earlier tokens"
     for call in function.calls:
+        # ``cache.k.at[i].set(k)`` of JAX gives what is written.
+        if call.name in ("set", "add") and any(
+            "at" in c and _kept(function, (c[: c.index("at")],)) for c in call.callee
+        ):
+            return "gives the cache with new keys and values in it"
         if call.name in JOINS and any(_kept(function, each) for each in call.args):
             return "joins new keys and values to those that are kept"
         to = [str(chain[0]) for chain in call.callee] if call.name == "append" else ()
@@ -291,9 +393,13 @@ def _fills(function: Function, attends: bool) -> str:
         # ``out.past_key_values`` is a part of what a call gave.
         if _is_kept(split(name)) and any(map(_result, [*chains, *_firsts(function, chains)]))
     }
-    given = (chains for call in function.calls if call.loop for chains in (*call.args, *dict(call.keywords).values()))
-    carried &= {str(chain[0]) for chains in given for chain in chains}
-    if _pair(carried) or any(map(_is_both, carried)):
+    loops = (call for call in function.calls if call.loop)
+    given = [chain for call in loops for chains in (*call.args, *dict(call.keywords).values()) for chain in chains]
+    carried &= {str(chain[0]) for chain in given}
+    # ``state.step(cache=out.cache)``: what a call gave is given on.
+    on = {str(chain[0]) for chain in given if len(chain) == 2 and _is_whole(str(chain[1]))} & function.locals.keys()
+    on = {name for name in on if any(_result(chain[-1:]) for chain in function.locals[name])}
+    if on or _pair(carried) or any(map(_is_both, carried)):
         return "carries keys and values from step to step"
     return ""
 
@@ -328,7 +434,8 @@ def _from(call: Call, chain: Chain) -> bool:
 
 
 def _names(chain: Chain) -> list[str]:
-    return [part for part in chain if isinstance(part, str) and part != "self"]
+    """The names and keys of a chain: ``cache["k"]`` is of the cache and of keys."""
+    return [part.strip("[]") for part in chain if isinstance(part, str) and part != "self"]
 
 
 def _firsts(function: Function, chains: Iterable[Chain]) -> Iterator[Chain]:
@@ -366,16 +473,6 @@ def _allocated(chain: Chain) -> bool:
     return by in MAKERS or "alloc" in str(by)
 
 
-def _helpers(reading: Reading, classes: Mapping[Class, str]) -> Iterator[Function]:
-    """Functions of a cache's own file that it alone calls."""
-    for function in reading.functions:
-        if function.owner is None and not function.native and not function.nested:
-            edges = reading.graph.callers.get(function, ())
-            callers = {edge.caller.owner for edge in edges if edge.caller is not function}
-            if callers and callers <= classes.keys() and any(each and each.file == function.file for each in callers):
-                yield function
-
-
 def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
     """What makes a cache of another package for a model, and the classes that keep one."""
     evaluator = reading.graph.evaluator
@@ -397,6 +494,48 @@ def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
                 for value in evaluator.values(inside, given)
             ):
                 yield of
+
+
+def far(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What makes an object of another package which tells how many blocks are free, asks it for that, or has it hold or
+    give back what a request takes: the cache is in that package."""
+    told: dict[Function, str] = {}
+    objects: set[str] = set()
+    for function in reading.functions:
+        named = [(*call.callee, *(chain for chains in call.args for chain in chains)) for call in function.calls]
+        for chain in (
+            () if function.native else (each for chains in (*named, *function.locals.values()) for each in chains)
+        ):
+            at = next((number for number, part in enumerate(chain) if number and _tells_free(part)), 0)
+            held = chain[at - 1] if at else "self"
+            if isinstance(held, str) and held != "self" and not _is_own(reading, function, chain[:at]):
+                objects.add(held)
+                told[function] = f"counts what is free: {chain[at]}"
+    for function in reading.functions if objects else ():
+        called = {each.name for each in function.calls for c in each.callee if len(c) > 1 and c[-2] in objects}
+        if function in told:
+            yield function, told[function]
+        elif called & PUTS:
+            yield function, PUTS_FAR
+        elif asked := sorted(name for name in called if TAKES & split(name) or EMPTIES.search(name)):
+            yield function, f"has another package give back what a request takes: {', '.join(asked)}"
+        elif any(
+            isinstance(value, External)
+            for name in objects & function.locals.keys()
+            for chain in function.locals[name]
+            for value in reading.graph.evaluator.values(function, (chain[:-1],) if _result(chain[-1:]) else ())
+        ):
+            yield function, MAKES_FAR
+
+
+def _tells_free(part: object) -> bool:
+    words = split(part) if isinstance(part, str) else frozenset()
+    return bool(words & {"free", "available", "remaining"} and words & {"block", "page", "slot"})
+
+
+def _is_own(reading: Reading, function: Function, chain: Chain) -> bool:
+    values = map(innermost, reading.graph.evaluator.values(function, (chain,)))
+    return any(isinstance(each, Instance | ClassValue) for each in values)
 
 
 def _given(reading: Reading, function: Function, chain: Chain) -> Iterator[tuple[Function, Iterable[Chain]]]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
+from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
-from lmp.codebase.roles.words import says
+from lmp.codebase.roles.words import says, split, vocabulary
 
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
+NEXT_TO_NONE = 10
+"""Settings below which a code base has none to speak of."""
 RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
 TABLE = 10
@@ -29,23 +32,33 @@ KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(
 
 def configuration_rows(reading: Reading) -> list[Row]:
     """Settings of a run: not those of tools beside it, nor the sizes that a module of a model is made with."""
-    found: dict[tuple[str, int], Row] = {}
+    found: dict[tuple[Place, str], Row] = {}
 
-    def add(mechanism: str, symbol: str, where: Place, default: str | None) -> None:
-        found.setdefault((where.file, where.line), Row("configuration", mechanism, symbol, where, default or ""))
+    def add(mechanism: str, symbol: str, where: Place, default: str | None, part: str = "") -> None:
+        found.setdefault((where, part), Row("configuration", mechanism, symbol, where, default or ""))
 
     def add_fields(of: Class) -> None:
         for name, line, value in _settings(of):
             if not name.startswith("_"):
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
 
+    def add_arguments(function: Function) -> None:
+        of = function.qualname.removesuffix(".__init__")
+        for name, line, default in function.arguments:
+            if name not in ("self", "cls"):
+                add("argument", f"{of}.{name}", Place(function.file, line), default, name)
+
     run = _files(reading)
 
     def counts(file: str) -> bool:
         return reading.is_own(file) and not says(file, "beside")
 
-    flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file)]
-    flags = [flag for flag in flags_of_its_own if flag.place.file in run or not run]
+    # A command that is installed counts wherever its file lies.
+    ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
+    flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
+    # What serves takes part in a run, also where another process runs the model; so does every way to start one.
+    takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     parsed = any(flag.parser != "fire" for flag in flags)
     for flag in flags:
         if flag.parser != "fire" or not parsed:
@@ -55,26 +68,31 @@ def configuration_rows(reading: Reading) -> list[Row]:
         for name, line, default in function.arguments:
             if name not in ("self", "cls"):
                 add("cli flag", f"--{name}", Place(function.file, line), default)
-    for read in reading.facts.env:
+    # In each file a variable stands once.
+    for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
         file = read.place.file
         if counts(file) and (reading.roles.get(file) == "source" or file in run):
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
-    sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    sizes = _without_variants(of for of in reading.classes if counts(of.file) and is_config(reading, of))
     for of in sizes:
         if of.file not in modules:
+            add_fields(of)
+    for of in _made_by_users(reading, sizes):
+        if counts(of.file) and of not in sizes:
             add_fields(of)
     for settings in _settings_files(reading):
         for name, where in zip(settings.names, settings.keys, strict=False):
             add("config file", name, where, None)
-    for file, graph in reading.facts.graphs.items():
-        for name, line in graph.opens if counts(file) and (file in run or not run) else ():
-            if OPENED.fullmatch(name):
-                add("config file", name, Place(file, line), None)
+    for name, where in _opened(reading, counts):
+        add("config file", name, where, None)
     if len(found) < FEW:
         # With few settings of its own, the sizes of its models are what a user sets.
         for of in sizes:
             add_fields(of)
+        for of in reading.classes:
+            if CONFIG.search(of.name) and counts(of.file) and not _settings(of) and "__init__" in of.methods:
+                add_arguments(of.methods["__init__"])
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
         for flag in flags_of_its_own:
@@ -83,7 +101,51 @@ def configuration_rows(reading: Reading) -> list[Row]:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
+    if len(found) < NEXT_TO_NONE:
+        # A library is then set by the arguments of what users call, and by dictionaries that they hand in.
+        for function in _called_by_users(reading):
+            add_arguments(function)
+        asked: dict[tuple[str, str], tuple[Place, str]] = {}
+        for file, graph in reading.facts.graphs.items():
+            for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
+                asked.setdefault((name, key), (Place(file, line), default))
+        for (name, key), (where, default) in asked.items():
+            add("key", f"{name}.{key}", where, default, key)
     return list(found.values())
+
+
+def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[str, Place]]:
+    """Files of settings that code looks for by name: each once, where the model or the plainest run has the name."""
+    model = reading.model.file if reading.model is not None else ""
+    found: dict[str, list[Place]] = {}
+    for file, graph in reading.facts.graphs.items():
+        for name, line in graph.opens if counts(file) else ():
+            if OPENED.fullmatch(name):
+                found.setdefault(name, []).append(Place(file, line))
+    plain = vocabulary()["plain_run"]
+    for name, places in found.items():
+        yield name, min(places, key=lambda at: (at.file != model, -sum(word <= split(at.file) for word in plain)))
+
+
+def _called_by_users(reading: Reading) -> Iterator[Function]:
+    """Functions, methods and constructors by which a program runs the library, and that nothing of it calls."""
+    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
+    begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
+    for each in reading.functions:
+        if (each in begins or place(each) in ways) and not reading.graph.callers.get(each):
+            yield each
+
+
+def _without_variants(found: Iterable[Class]) -> list[Class]:
+    """Leaves out what repeats most fields of a class of the same name that stands in a folder above: its variants."""
+    kept: list[Class] = []
+    for of in sorted(found, key=lambda each: (each.file.count("/"), each.key)):
+        names = {each.name for each in of.fields}
+        above = [each for each in kept if each.qualname == of.qualname and each.file.count("/") < of.file.count("/")]
+        above = [each for each in above if of.file.startswith(each.file.rpartition("/")[0])]
+        if not any(2 * len(names & {each.name for each in other.fields}) > len(names) for other in above):
+            kept.append(of)
+    return sorted(kept, key=lambda of: of.key)
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
@@ -99,10 +161,35 @@ def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
                             yield of.of
 
 
-def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
-    """Files that the code names, or most of whose keys it reads by name: those named first, then the largest.
+def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
+    """Records that a program makes to run the library: its ways to run, and what fields of these and of settings hold.
 
-    One that repeats the keys of an earlier one is a preset of it, and so is one beside another that is named.
+    What a field holds counts where the code base makes none itself: what it makes is what it works with.
+    """
+    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
+    evaluator = reading.graph.evaluator
+    made = {call.name for function in reading.graph.functions for call in function.calls}
+    begin = [of for of in reading.classes if place(of) in ways or of in settings]
+    # What a class builds on, it is made with as well.
+    waiting = list(dict.fromkeys(above for of in begin for above in evaluator.line(of)))
+    seen = set(waiting)
+    while waiting:
+        of = waiting.pop(0)
+        if not _is_record(reading, of):
+            continue
+        yield of
+        for each in of.fields:
+            found = (innermost(value) for c in each.chains for value in evaluator.scoped(of, None, of.file, c, 0))
+            held = {value.of for value in found if isinstance(value, ClassValue | Instance)}
+            more = {below for one in held for below in (one, *evaluator.below(one)) if below.name not in made} - seen
+            waiting += sorted(more, key=lambda one: one.key)
+            seen |= more
+
+
+def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
+    """Files that the code or the README names, or most of whose keys it reads: those named first, then the largest.
+
+    One with mostly the keys of an earlier one, or few new ones, is a preset, as is one beside another that is named.
     """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
@@ -114,22 +201,36 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     for each in reading.facts.config_files:
         if _stem(each.file) in named:
             named.update(each.composed)
-    larger: set[str] = set()
+    shown = {
+        each.file: max((count for path, count in reading.facts.shown.items() if _ends_with(each.file, path)), default=0)
+        for each in reading.facts.config_files
+    }
+    larger: list[set[str]] = []
     chosen: set[str] = set()
-    for file in sorted(reading.facts.config_files, key=lambda each: (_stem(each.file) not in named, -len(each.names))):
+
+    def order(file: ConfigFile) -> tuple[bool, int, int]:
+        return _stem(file.file) not in named, -shown[file.file], -len(file.names)
+
+    for file in sorted(reading.facts.config_files, key=order):
         names, folder = set(file.names), file.file.rpartition("/")[0]
         if not names or file.file.startswith(".") or "/." in file.file:
             # A hidden folder is for the tools of its authors.
             continue
         if not reading.is_own(file.file) or says(file.file, "beside"):
             continue
-        is_named = _stem(file.file) in named
+        is_named = _stem(file.file) in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen
-        if (is_named or is_read) and 2 * len(names & larger) < len(names):
-            larger |= names
+        few_new = 4 * len(names & set().union(*larger)) >= 3 * len(names)
+        repeats = few_new or any(2 * len(names & each) >= len(names | each) for each in larger)
+        if (is_named or is_read) and not repeats:
+            larger.append(names)
             if is_named:
                 chosen.add(folder)
             yield file
+
+
+def _ends_with(file: str, path: str) -> bool:
+    return f"/{file}".rpartition(".")[0].endswith(f"/{path}")
 
 
 def _stem(file: str) -> str:
@@ -155,15 +256,19 @@ def _is_module(reading: Reading, of: Class) -> bool:
 
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
-    """What the body of a class names: with annotations, or by a value alone."""
+    """What the body of a class names, annotated or by a value alone, and what a constructor sets that takes nothing."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
-    inside = [(each.line, each.end) for each in of.methods.values()]
+    inside = [(each.line, each.end) for each in of.methods.values() if not _takes_nothing(each)]
     return fields + [
         (name, line, None)
         for name, line in of.lines.items()
         if name not in known and not any(first <= line <= last for first, last in inside)
     ]
+
+
+def _takes_nothing(method: Function) -> bool:
+    return method.name == "__init__" and len(method.arguments) == 1
 
 
 def is_config(reading: Reading, of: Class) -> bool:
@@ -174,9 +279,20 @@ def is_config(reading: Reading, of: Class) -> bool:
     evaluator = reading.graph.evaluator
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
-    marked = any("dataclass" in str(chain) or "define" in chain for chain in of.decorators)
+    bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
+    said = bool(of.fields) or any(map(_takes_nothing, of.methods.values()))
+    kin = said and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
+    return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
+
+
+def _is_record(reading: Reading, of: Class) -> bool:
+    """A dataclass, a class of attrs, a model of pydantic or msgspec, or a module of flax, also by a class above it.
+
+    A module of flax has fields with annotations, and no constructor of its own.
+    """
+    evaluator = reading.graph.evaluator
     line = evaluator.line(of)
-    inherits = any("dataclass" in str(chain) for each in line[1:] for chain in each.decorators)
+    marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
     bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
-    kin = len(of.fields) >= RECORD and any(KIN.search(base) for base in bases)
-    return marked or inherits or bool(bases & MODELS) or kin or (not bases and len(_settings(of)) >= RECORD)
+    module = bool(of.fields) and "Module" in bases and evaluator.method(of, "__init__") is None
+    return marked or module or bool(bases & MODELS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from lmp.codebase.entries import SERVERS as MAKERS
@@ -11,7 +12,7 @@ from lmp.codebase.entries import STARTERS
 from lmp.codebase.facts import EntryPoint, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
@@ -35,11 +36,14 @@ ARGUMENTS = frozenset(
 )
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
-"""What the method is called by which a program has text made, or a model trained."""
+METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
+"""What the function, and the method, is called by which a program has text made, or a model trained."""
 MAKES = ("classmethod", "staticmethod")
 LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
 """Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
+MOST_GIVERS = MOST_GIVEN = 4
+"""Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
@@ -49,7 +53,8 @@ SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
 """Classes of web frameworks of which a server makes one."""
 
 
-def entry_rows(reading: Reading) -> list[Row]:
+@lru_cache(maxsize=1)
+def entry_rows(reading: Reading) -> tuple[Row, ...]:
     found: dict[tuple[str, int], Row] = {}
 
     def add(role: str, symbol: str, where: Place, command: str, rank: int = 0) -> None:
@@ -61,7 +66,9 @@ def entry_rows(reading: Reading) -> list[Row]:
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
-            if target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
+            if isinstance(target, Place):
+                add("cli", each.what.rpartition(":")[2].strip(), target, each.name)
+            elif target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
                 add("cli", target.qualname, place(target), each.name)
     for file, graph in reading.facts.graphs.items():
         role = reading.roles.get(file, "source")
@@ -73,8 +80,11 @@ def entry_rows(reading: Reading) -> list[Row]:
         if role == "example" and packages and graph.body is not None and not used & packages:
             # An example of something else that is bundled.
             continue
-        if graph.main and graph.body is not None:
-            _main(reading, file, graph.main, graph.body, add, role, only)
+        begins = [call.line for call in graph.body.calls] if graph.body and file.endswith("__main__.py") else []
+        # Of a package, the whole of ``__main__.py`` is such a block.
+        main = graph.main or min(begins, default=0)
+        if main and graph.body is not None:
+            _main(reading, file, main, graph.body, add, role, only)
         elif graph.body is not None and graph.body in running and not _used(reading, file):
             # A script without a main block: where it begins to take arguments, else to run the model.
             parser = [call.line for call in graph.body.calls if call.name in ARGUMENTS]
@@ -88,32 +98,35 @@ def entry_rows(reading: Reading) -> list[Row]:
         for function in graph.functions:
             if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
-            elif {call.name for call in function.calls} & SERVERS and function.qualname and role == "source":
+            elif (
+                {call.name for call in function.calls} & SERVERS
+                and function.qualname
+                and role == "source"
+                and not reading.graph.callers.get(function)
+            ):
+                # One that the code base calls itself is a part of what calls it.
                 add("server", function.qualname, place(function), f"makes the server: {function.name}()")
     for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
     for each in _started_by_shell(reading):
         add("shell", each.name, each.place, f"bash {each.place.file}", 1)
-    for of in _runners(reading, running):
+    for of in [*_runners(reading, running), *_model(reading)]:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
         add("library", name, where, handed, 1 + ("." in name))
     for kind, thing in _started(reading, running, set(found)):
-        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
-    return list(found.values())
+        if not STAND_IN.search(thing.qualname):
+            add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
+    return tuple(found.values())
 
 
 def route_rows(reading: Reading) -> list[Row]:
-    """Routes of a server that run a model: no ways to start it, but where a request comes in."""
-    running = reading.reaching(leaves(reading))
-    handlers = {each.key for each in running}
+    """Routes of a server: no ways to start it, but where a request comes in."""
     return [
         Row("entry_points", "server", each.name, each.place, each.what)
         for each in reading.facts.entries
-        if each.kind == "server"
-        and each.what.split(" ")[0].isupper()
-        and (each.place.file, each.place.line) in handlers
+        if each.kind == "server" and each.what.split(" ")[0].isupper() and reading.is_own(each.place.file)
     ]
 
 
@@ -172,15 +185,20 @@ def _is_module_of(reading: Reading, dotted: str) -> bool:
     return "." in dotted and reading.graph.evaluator.modules.file(dotted, "") is not None
 
 
-def _target(reading: Reading, written: str) -> Function | None:
+def _target(reading: Reading, written: str) -> Function | Place | None:
+    """The function that a command starts, or where the object is made by which another package starts some."""
     module, _, name = written.partition(":")
     file = reading.graph.evaluator.modules.file(module.strip(), "")
     if file is None:
         return None
-    for value in reading.graph.evaluator.top(file, name.strip().partition(".")[0].partition(" ")[0], 0):
+    name = name.strip().partition(".")[0].partition(" ")[0]
+    for value in reading.graph.evaluator.top(file, name, 0):
         if isinstance(value, FunctionValue):
             return value.of
-    return None
+    graph = reading.facts.graphs[file]
+    made = [chain[:-1] for chain in graph.names.get(name, ()) if isinstance(chain[-1], Applied)]
+    calls = graph.body.calls if graph.body is not None else ()
+    return next((Place(file, call.line) for call in calls if set(made) & set(call.callee)), None)
 
 
 def _main(
@@ -287,11 +305,12 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 continue
             for value in reading.graph.evaluator.top(file, name, 0):
                 runs = isinstance(value, ClassValue) and _runs(value.of, running)
-                if isinstance(value, FunctionValue) and value.of in running:
-                    # A function that makes an object and gives it back: its class is what is handed out.
-                    for made in reading.graph.evaluator.values(value.of, value.of.returns):
-                        if isinstance(made, Instance) and _runs(made.of, running):
-                            found.append((place(made.of), made.of.qualname, f"{name}(...)"))
+                if isinstance(value, FunctionValue):
+                    found += [
+                        (place(of), of.qualname, f"{name}(...)")
+                        for of in _given_back(reading, value.of)
+                        if _runs(of, running)
+                    ]
                 if inner and isinstance(value, FunctionValue) and _loads_weights(reading, value.of, reaching):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
                     continue
@@ -300,7 +319,7 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 ):
                     # Of a library's many functions, those for a part of a run of a model.
                     continue
-                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching)):
+                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching, running)):
                     # Of packages inside, what generates and what loads a model.
                     continue
                 if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
@@ -314,44 +333,104 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     return found
 
 
+def _given_back(reading: Reading, function: Function) -> list[Class]:
+    """Classes of what a function makes, or has made, and gives back: that is what a caller has in hands."""
+    values = [innermost(each) for each in reading.graph.evaluator.values(function, function.returns)]
+    given = {each.of: each.exact for each in values if isinstance(each, Instance) and reading.is_own(each.of.file)}
+    edges = [edge for edge in reading.reached(function, lambda edge: True, 1) if edge.how == "constructor"]
+    made = [of for of, exact in given.items() if exact or any(edge.callee.owner is of for edge in edges)]
+    return made if len(made) < MOST_GIVEN else []
+
+
+def _model(reading: Reading) -> Iterator[Class | Function]:
+    """The class of the model, where a package hands it out and nothing builds on it, and what gives a model to users.
+
+    That is a function that nothing of the code base calls. Where many do, each gives one size.
+    """
+    evaluator = reading.graph.evaluator
+    of = reading.model.owner if reading.model is not None else None
+    if of is not None and not evaluator.subclasses.get(of):
+        for file, graph in reading.facts.graphs.items():
+            first = file.endswith("__init__.py") and reading.is_own(file)
+            if first and ClassValue(of) in [value for name in graph.imports for value in evaluator.top(file, name, 0)]:
+                yield of
+    givers = []
+    for each in reading.functions:
+        hidden = each.owner or each.nested or each.native or each.name[0] == "_" or says(each.file, "beside")
+        callers = {edge.caller for edge in reading.graph.callers.get(each, ())} - {each}
+        if not hidden and not any(reading.is_own(one.file) and not says(one.file, "beside") for one in callers):
+            models = _given_back(reading, each)
+            if any(evaluator.method(one, name) in reading.attending for one in models for name in CALLED):
+                givers.append(each)
+    if len(givers) < MOST_GIVERS:
+        yield from givers
+
+
 def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
     """Whether a function generates, or loads weights by what it calls."""
     near = {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 2))}
-    loads = "load" in split(function.name) and any(call.name in LOADERS for each in near for call in each.calls)
+    loads = (
+        "load" in split(function.name)
+        and not {"model", "opt", "optimizer"} & function.params.keys()
+        and any(call.name in LOADERS for each in near for call in each.calls)
+    )
     return loads or (function in reaching and bool(split(function.name) & set(GENERATES)))
 
 
-def _is_facade(reading: Reading, of: Class, reaching: set[Function]) -> bool:
+def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: set[Function]) -> bool:
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
-    if any(each.name in (*GENERATES, "sample") and each in reaching for each in methods):
+    # ``decode`` and ``run`` say too little where no loop is found.
+    if any(
+        (each.name in METHODS and each in reaching) or (each.name in SAYING and each in running) for each in methods
+    ):
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
-    given = (value for each in makers for value in reading.graph.evaluator.returned(each, 0))
+    evaluator = reading.graph.evaluator
+    given = {value.of for each in makers for value in evaluator.returned(each, 0) if isinstance(value, Instance)}
     return any(
-        isinstance(value, Instance) and value.of is not of and any(name in value.of.methods for name in CALLED)
-        for value in given
+        evaluator.method(each, name) or evaluator.overrides(each, name) for each in given - {of} for name in CALLED
     )
 
 
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
     """What the README shows: the functions that it imports, the classes that run a model, and what it calls of them.
 
-    A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it.
+    A method is one that the README calls by its class's name, ``Model.from_folder(path)``, or of an object of it. An
+    object may be what a function of the README makes.
     """
+    evaluator = reading.graph.evaluator
+    packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
     for module, name, called in reading.facts.told:
-        file = reading.graph.evaluator.modules.file(module, "")
-        for value in reading.graph.evaluator.top(file, name, 0) if file is not None else ():
-            if isinstance(value, FunctionValue) or (
-                isinstance(value, ClassValue) and (called or _runs(value.of, running))
-            ):
-                yield place(value.of), value.of.qualname, f"from {module} import {name}"
-            methods = value.of.methods if isinstance(value, ClassValue) else {}
-            for method in called:
-                # What it calls of an object counts where it runs the model; what it calls of the class makes one.
-                of = methods.get(method)
-                if of is not None and (of in running or any(chain[-1] in MAKES for chain in of.decorators)):
-                    yield place(of), f"{name}.{method}", f"{name}.{method}(...)"
+        file = evaluator.modules.file(module, "")
+        # Of a call alone, what a package hands out by that name.
+        files = packages if not module else [file] if file is not None else []
+        for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
+            how = f"from {module} import {name}" if module else f"{name}(...)"
+            shown: list[Class] = []
+            if isinstance(value, FunctionValue):
+                yield place(value.of), value.of.qualname, how
+                how, shown = f"{name}(...)", _given_back(reading, value.of)
+                for part in [edge.callee for edge in reading.graph.edges[value.of] if module]:
+                    handed = (value for each in files for value in evaluator.top(each, part.name, 0))
+                    if _is_other(reading, part, value.of.file) and FunctionValue(part) in handed:
+                        # What it puts together, and its package hands out too, a program may call one by one.
+                        yield place(part), part.qualname, f"from {module} import {part.name}"
+            elif isinstance(value, ClassValue) and module:
+                shown = [value.of]
+            for of in shown:
+                methods = [of.methods[each] for each in called if each in of.methods]
+                if (
+                    any(_runs(each, running) for each in evaluator.line(of))
+                    or (called and isinstance(value, ClassValue))
+                    or methods
+                ):
+                    yield place(of), of.qualname, how
+                for each in methods:
+                    # What it calls of an object counts where it runs the model; what it calls of the class makes one.
+                    makes = any(chain[-1] in MAKES for chain in each.decorators)
+                    if each in running or each.name in METHODS or makes:
+                        yield place(each), f"{of.name}.{each.name}", f"{of.name}.{each.name}(...)"
 
 
 def _runs(of: Class, running: set[Function]) -> bool:
@@ -381,6 +460,7 @@ def _started(
         if any(reading.dotted(each, call) in (*STARTERS, *MAKERS) for call in each.calls)
     }
     decoding = set(decode_loops(reading))
+    repeating = reading.reaching(decoding)
     found: dict[Function | Class, str] = {}
     waiting = sorted(starters, key=lambda each: each.key)
     for starter in waiting:
@@ -414,7 +494,7 @@ def _started(
         callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
         inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
         public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
-        others = loop.name in GENERATES and all(each.file != loop.file for each in inside)
+        others = any(each.file != loop.file for each in inside)
         if public and split(loop.name) & set(GENERATES) and (not inside or others):
             # A loop that nothing of the code base runs, or nothing of its file, is there for users.
             found[loop] = "library"
@@ -423,7 +503,7 @@ def _started(
             found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
-            found |= {each: "library" for each in _generating(reading, of, decoding) if each.name in GENERATES}
+            found |= {each: "library" for each in of.methods.values() if each.name in METHODS and each in repeating}
     ways = starters | {each for each in found if isinstance(each, Function)}
     for of in reading.classes:
         if (of.key in known or of in found) and "__init__" in of.methods:

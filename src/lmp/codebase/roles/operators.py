@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 ATTENTION = re.compile(
-    r"(?:^|\.)(?:scaled_dot_product\w*|flash_attn\w*|flash_attention\w*|_flash_attention_forward|flex_attention|varlen_attn"
+    r"(?:^|\.)(?:scaled_dot_product\w*|flash_attn\w*|flash_attention\w*|flash_mla\w*|_flash_attention_forward|flex_attention|varlen_attn"
     r"|memory_efficient_attention\w*|\w*splash_attention\w*|\w*paged_attention\w*|dot_product_attention|sparse_attn\w*"
     r"|make_splash_mha\w*|mha_\w+|\w*(?:prefill|decode|context)_with_\w*kv_?cache\w*)(?:\(\))?$"
     r"|\.(?!\w*(?:mask|config|support|avail|backend|kernel$|impl$|make_|create_|set_|get_|is_|has_|can_|use_|enable))"
@@ -21,10 +21,13 @@ PREPARES = re.compile(
 )
 """Calls that prepare an object of another package which computes attention, or make a mask for it."""
 SAMPLES = frozenset(
-    ["multinomial", "categorical", "argmax", "exponential_", "topk", "top_k", "gumbel", "random_categorical"]
+    [
+        *("multinomial", "categorical", "Categorical", "argmax", "exponential_", "topk", "top_k", "gumbel"),
+        "random_categorical",
+    ]
 )
 """Operators that draw a token, or cut its distribution."""
-DRAWS = frozenset(["multinomial", "categorical", "exponential_", "gumbel"])
+DRAWS = frozenset(["multinomial", "categorical", "Categorical", "exponential_", "gumbel"])
 """Those that nothing but drawing needs."""
 SEEDS = frozenset(
     [
@@ -37,6 +40,8 @@ SEEDS = frozenset(
     ]
 )
 """Calls that set the state of random numbers for a process or a request."""
+KEYS = re.compile(r"\brandom\.(?:PRNGKey|key)$")
+"""Calls of JAX that make such a state from a seed."""
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general"])

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -34,6 +35,8 @@ ASIDE = 4.0
 MOST_HANDLERS = 2
 DETOUR = 6.0
 """How much longer than the nearest a way to an end may be."""
+BACK = 1.0
+"""How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
 STEP, PART = 1.0, 0.3
 """What a step counts that leads to no end, and a call of what plays a part."""
 LEAST, MOST = 0.15, 48
@@ -45,7 +48,9 @@ MOST_CHOSEN = 3
 PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
 BESIDE_ONE_ANOTHER = 2.0
 """How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
-SHAPES = frozenset(["norm", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"])
+SHAPES = frozenset(
+    ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
+)
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
@@ -66,13 +71,13 @@ class Ways:
     calls: dict[Function, list[Edge]]
 
     def on(self, function: Function) -> list[tuple[float, Edge]]:
-        """The calls that come nearer to an end, each with its length; to one function the shortest.
+        """The calls that lead on to an end, each with its length; to one function the shortest.
 
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
-        for edge in () if function in self.ends else self.calls.get(function, ()):
-            if self.far.get(edge.callee, math.inf) <= self.far[function]:
+        for edge in self.calls.get(function, ()):
+            if self.far.get(edge.callee, math.inf) <= self.far[function] + BACK:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
@@ -133,29 +138,10 @@ class Paths:
         named = [of.methods[callee.name] for of in above if callee.name in of.methods]
         return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
-    @cached_property
-    def callers(self) -> dict[Function, set[Function]]:
-        found: dict[Function, set[Function]] = {}
-        for function, sites in self.sites.items():
-            for edges in sites:
-                for edge in edges:
-                    found.setdefault(edge.callee, set()).add(function)
-        return found
-
-    def reaching(self, ends: Iterable[Function]) -> set[Function]:
-        found = set(ends)
-        waiting = list(found)
-        while waiting:
-            for caller in self.callers.get(waiting.pop(), ()):
-                if caller not in found:
-                    found.add(caller)
-                    waiting.append(caller)
-        return found
-
-    def ways(self, ends: Iterable[Function]) -> Ways:
-        """How far it is to the ends, from all that leads there."""
+    def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
+        """How far it is to the ends, from all that leads there by none that is closed."""
         ends = set(ends)
-        reach = self.reaching(ends)
+        reach = self.reading.reaching(ends) - set(closed)
         calls = {
             function: [
                 edge
@@ -262,8 +248,12 @@ class Paths:
             "batch": self.batches,
             "training": self._innermost(self.training),
             "queue": self.queues,
+            # A model of another package ends where it is called.
+            "model": self.reading.runs_model & self.model.ends,
         }
-        return {kind: self.ways(ends) for kind, ends in found.items() if ends}
+        # What attention calls, as a projection, is not the other half of a layer.
+        aside = {"feed forward": self._modules("attention")}
+        return {kind: self.ways(ends, aside.get(kind, ())) for kind, ends in found.items() if ends}
 
     def _played(self, section: str, *roles: str) -> set[Function]:
         wanted = {(row.place.file, row.place.line) for row in self.rows if row.section == section and row.role in roles}
@@ -280,7 +270,7 @@ class Paths:
     @cached_property
     def _beside_attention(self) -> set[Function]:
         """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
-        attends = self.reaching(self.attention)
+        attends = self.reading.reaching(self.attention)
         modules = {each for each in attends if each.name in CALLED and each.owner is not None}
         found: set[Function] = set()
         for each in modules:
@@ -288,8 +278,8 @@ class Paths:
                 continue
             for edges in self.sites.get(each, ()):
                 callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
-                named = [split(callee.owner.name) for callee in callees if callee.owner and callee.name in CALLED]
-                if len(named) == len(edges) and not any(one & SHAPES for one in named):
+                modules_of = [each for each in callees if each.owner and each.name in CALLED]
+                if len(modules_of) == len(edges) and not any(map(_shapes, modules_of)):
                     found.update(callee for callee in callees if callee not in attends)
         return found
 
@@ -368,24 +358,28 @@ class Paths:
         return found
 
     @cached_property
+    def model(self) -> Ways:
+        """The ways to the model, else to attention that meets sampling or a gradient; where
+        the model is of another package, to what gets logits from a call."""
+        if self.reading.model is not None:
+            return self.ways(self._outermost(self.reading.model))
+        attends = self.ways(self.attention)
+        drawn = self.reading.reaching({*self.sampling, *self.training})
+        return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
+
+    @cached_property
     def hubs(self) -> list[Function]:
         """Where a run parts: the function nearest to both the model and sampling, and the one nearest to both the model
         and a gradient."""
         found: dict[Function, None] = {}
         model = self.reading.model
-        attends = self.ends.get("attention") if model is None else self.ways(self._outermost(model))
         below = self._below([model] if model is not None else [])
         started = self._below(each for row, each in self.entries if row.role != "library")
         for kind in ("sampling", "training"):
-            if kind in self.ends and attends is not None:
+            if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
-                one, other = attends.far, self.ways(ends - below or ends).far
-                both = [
-                    each
-                    for each in one.keys() & other.keys()
-                    if each not in below and not BESIDE.search(f"{each.file} {each.qualname}")
-                ]
-
+                one, other = self.model.far, self.ways(ends - below or ends).far
+                both = [each for each in one.keys() & other.keys() if each not in below and self._is_plain(each)]
                 length = {
                     each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
                 }
@@ -404,11 +398,16 @@ class Paths:
                                 done |= phases
                         elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
                             found[each] = None
-        return list(found)
+        # Where what draws is handed in, the loop that leads to the model is all that there is.
+        return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
+
+    def _makers(self, method: Function) -> set[Function]:
+        made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
+        return {made} if made is not None else set()
 
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead."""
-        attends = self.ends["attention"].far if "attention" in self.ends else {}
+        attends = self.reading.reaching(self.attention)
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
         named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
         return {model, *(each for each in named if each.file == model.file)}
@@ -437,13 +436,14 @@ class Paths:
         """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
         ever, or that nobody calls."""
         begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
-        outermost = {each for _, each in begins}
-        outermost -= {edge.callee for each in outermost for edges in self.sites.get(each, ()) for edge in edges}
+        inner = {each: self.reading.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
+        trained = self.reading.reaching(self.training) if not self.training & ways.ends else set()
 
         def order(each: tuple[Row, Function]) -> tuple[object, ...]:
             row, function = each
-            beside = BESIDE.search(row.place.file) is not None
-            return beside, row.role == "library", function not in outermost, *_plainness(function)
+            beside, inside = not self._is_plain(function), any(other in inner.get(function, ()) for other in inner)
+            # What also trains draws samples on the way.
+            return beside, row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
         plainest = {row.role == "library": each for row, each in reversed(ordered)}
@@ -452,12 +452,15 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name) and not SETS_UP.match(each.name)]
+        # A request creates what it is answered with.
+        named = {each: each.name.removeprefix("create_") for each in handlers}
+        plain = [each for each in handlers if not BESIDE.search(named[each]) and not SETS_UP.match(named[each])]
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        roots = [each for each in every if each not in self.callers] or [each for each in every if each.endless]
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
+        roots = [each for each in every if each not in called] or [each for each in every if each.endless]
         batch = self.ends["batch"].far if "batch" in self.ends else {}
         return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
@@ -470,16 +473,31 @@ class Paths:
         asked: dict[str, Ways] = {}
         for kind in ("batch",):
             if kind in ends and self.hubs:
-                asked[kind] = ends.pop(kind)
+                asked[kind] = ends[kind]
         starts: list[Function] = []
+        entered = {each for _, each in self.entries}
         for number, hub in enumerate(self.hubs):
             ways = self.ways([hub])
             begins = self._starts(ways)
+            apart = {each for each in entered if hub.owner is None or each.owner is not hub.owner}
+            made = self.ways(self._makers(hub)) if not apart & ways.far.keys() else ways
+            if made is not ways and apart & made.far.keys():
+                # A user calls the loop on an object that an entry point makes.
+                flow.run(self._starts(made), {"": made})
             flow.run(begins, {"": ways, **asked})
+            if hub not in self.reading.reaching(self.training):
+                self._prefill(flow, ways)
+            # A method that nobody here calls is called by a user.
+            asking = [edge for edges in ways.calls.values() for edge in edges if edge.callee is hub]
+            flow.add((edge for edge in asking if edge.caller.owner and self._is_outer(edge.caller)), STEP)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
+            if number == 0 and not handlers:
+                # Else a handler hands its request to what keeps it for the scheduler.
+                queued = self.ways(self._played("scheduler", "queue"))
+                handlers = self._handlers(queued)
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
@@ -489,11 +507,31 @@ class Paths:
         flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
+    def _prefill(self, flow: _Flow, ways: Ways) -> None:
+        """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
+        above = dict.fromkeys(caller for caller, _ in flow.edge_of if caller in ways.far)
+        found = [
+            edge
+            for function in above
+            for edges in self.sites.get(function, ())
+            for edge in self.alternatives(edges)
+            if edge.callee in self.model.far.keys() - ways.far.keys() and edge.how != "callback" and not _aside(edge)
+        ]
+        flow.add(found, STEP)
+        owners = {function.owner for function in above} - {None}
+        beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
+        beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
+        written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
+        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
+
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
         reached = {callee for _, callee in flow.edge_of}
+        line = self.reading.graph.evaluator.line
+        queues = self.queues if not self.hubs else ()
+        outside = self.hubs if self.reading.model is None else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -504,8 +542,11 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
-                elif function.endless and not self.hubs and not SETS_UP.match(chosen[0].callee.name):
-                    # Where a run ends is not known: what the loop calls is all that there is.
+                elif function in outside and function.owner and chosen[0].callee.owner in line(function.owner):
+                    # Where the model is of another package, the steps of the loop are methods of its own object.
+                    found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
+                elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
+                    # Where a run ends is not known: what the loop does with what it takes is all that there is.
                     found += chosen
             if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
                 found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
@@ -536,16 +577,24 @@ class Paths:
         seen = set(waiting)
         while waiting:
             function = waiting.pop()
+            led = [edge.call for (caller, _), edge in flow.edge_of.items() if caller is function and edge.call]
+            handed = {chain[:-1] for call in led for chain in _given(function, call)}
             for edges in self.sites.get(function, ()):
+                if edges[0].call is not None and handed & set(edges[0].call.callee):
+                    # What hands out the function that is called.
+                    yield from self.alternatives(edges)
                 for edge in self.alternatives(edges):
                     callee = edge.callee
-                    aside = BESIDE.search(f"{callee.file} {callee.qualname}")
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
                     if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
+
+    def _is_outer(self, function: Function) -> bool:
+        return self._is_plain(function) and not self.reading.graph.callers.get(function)
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
@@ -641,6 +690,19 @@ def _alike(function: Function, first: Function) -> bool:
     """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
     owners = {function.owner, first.owner}
     return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+
+
+def _given(function: Function, call: Call) -> Iterator[Chain]:
+    """The calls that gave a function what it calls by a name of its own."""
+    for name in (chain[0] for chain in call.callee if all(str(part)[:1] == ITEM[0] for part in chain[1:])):
+        for chain in function.locals.get(str(name), ()):
+            made = [at for at, part in enumerate(chain) if isinstance(part, Applied)]
+            if made:
+                yield chain[: made[0] + 1]
+
+
+def _shapes(function: Function) -> bool:
+    return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
 
 
 def _is_step(function: Function) -> bool:

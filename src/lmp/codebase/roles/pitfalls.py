@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
@@ -150,7 +151,7 @@ SAID: dict[HazardKind, Said] = {
     "limit": Said(
         1.4,
         "The default is kept.",
-        "What is longer or more than this is cut off or refused.",
+        "It bounds what is taken: longer or more may be cut off, refused, or left waiting.",
         "Give the argument a value that fits the run.",
     ),
     "replaced": Said(
@@ -159,6 +160,42 @@ SAID: dict[HazardKind, Said] = {
         "Another value silently takes the place of the one that was given.",
         "Pass values that do not meet the condition.",
     ),
+    "address": Said(
+        1.5,
+        "The service or file is elsewhere, or two processes run on one machine.",
+        "The address stands in the code.",
+        "Make it an argument, or change it at this line.",
+    ),
+    "first only": Said(
+        2.5,
+        "More than one is given.",
+        "The first is used, and the others are dropped without a message.",
+        "Give one at a time, or loop over them.",
+    ),
+    "retries": Said(
+        3,
+        "The error lasts.",
+        "It is tried again without a limit, so that the call never returns.",
+        "Limit the number of tries.",
+    ),
+    "total memory": Said(
+        2.5,
+        "Another process uses the same device.",
+        "Its memory counts as free, so that the device runs out of memory.",
+        "Ask for the free memory, or set the size by hand.",
+    ),
+    "trusts": Said(
+        1,
+        "A model is loaded whose repository has code of its own.",
+        "That code runs here, with the rights of the user.",
+        "Name a revision that was read, or pass False.",
+    ),
+    "unguarded": Said(
+        3,
+        "An error is raised in the loop, which runs in a thread.",
+        "The thread ends, and who waits for its results waits for ever.",
+        "Catch errors in the loop, and hand them to who waits.",
+    ),
     "any value": Said(
         1, "The variable is set to any text, 0 too.", "The switch counts as on.", "Unset the variable to switch it off."
     ),
@@ -166,6 +203,12 @@ SAID: dict[HazardKind, Said] = {
         1.2,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
+        "Read the log for this message.",
+    ),
+    "leaves": Said(
+        1,
+        "The case of the message occurs.",
+        "The function warns and returns; the rest of it is not run.",
         "Read the log for this message.",
     ),
     "swallowed": Said(
@@ -216,7 +259,13 @@ SAID: dict[HazardKind, Said] = {
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     """Best first, one for each function. ``run`` are the places of what takes part in a run: a user meets what lies
     there."""
-    every = (*_of_code(reading, run), *_of_settings(reading), *_of_process(reading), *_of_imports(reading))
+    every = (
+        *_of_code(reading, run),
+        *_of_settings(reading),
+        *_of_process(reading),
+        *_of_imports(reading),
+        *_of_packages(reading, run),
+    )
     found = [each for each in every if each.rank < 0]
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line, each.cause.line))
     causes: set[Place] = set()
@@ -296,13 +345,20 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 # Of what is no parameter of sampling, zero is no choice.
                 continue
             cause = Place(function.file, hazard.line)
-            where = Place(function.file, function.line) if function.qualname else cause
-            points = said.points + met + (2.2 if hazard.kind == "falls back" else 0.8) * by_setting
+            where = Place(function.file, function.line) if function.qualname else _around(reading, cause)
+            points = said.points + met + (2.2 if hazard.kind in ("falls back", "leaves") else 0.8) * by_setting
             if hazard.kind in ("assert", "raise"):
                 points -= hazard.kind == "raise" and len(set(NAME.findall(hazard.text))) == 1
                 points -= INNER.search(hazard.text) is not None
             symbol = function.qualname or hazard.text
             yield Pitfall(symbol, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
+
+
+def _around(reading: Reading, at: Place) -> Place:
+    """The class whose body a line stands in, or the line."""
+    within = (each for each in reading.facts.graphs[at.file].classes.values() if each.line <= at.line <= each.end)
+    of = next(within, None)
+    return Place(of.file, of.line) if of is not None else at
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
@@ -319,9 +375,30 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         # A function of the code base that has the name of a public one fetches nothing by itself.
         own = [edge.callee.name for edge in reading.graph.edges[function] if edge.line == hazard.line]
         return hazard.text.rpartition(".")[2] not in own
+    if hazard.kind == "total memory":
+        return FREE.isdisjoint(function.reads)
+    if hazard.kind == "unguarded":
+        return _runs_in_thread(reading, function)
     if hazard.kind == "cut":
         return hazard.text.partition("[")[0] not in _grown(reading, function)
     return True
+
+
+FREE = frozenset(["mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated"])
+"""What is asked by who knows that others take memory too."""
+THREADS = frozenset(["Thread", "Timer", "submit"])
+
+
+def _runs_in_thread(reading: Reading, function: Function) -> bool:
+    """A thread is given the function, or the object that is called by it: ``Thread(target=self)``."""
+    of = function.owner
+    if of is not None and function.name == "run" and any(chain[-1] == "Thread" for chain in of.bases):
+        return True
+    called = [edge.call for edge in reading.graph.callers.get(function, ()) if edge.call is not None]
+    if of is not None and function.name == "__call__":
+        every = [call for method in of.methods.values() for call in method.calls]
+        called += [call for call in every if any(("self",) in chains for _, chains in call.keywords)]
+    return any(call.name in THREADS for call in called)
 
 
 def _grown(reading: Reading, function: Function) -> set[str]:
@@ -367,7 +444,8 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
             yield Hazard("not awaited", edge.line, call.written)
         given = {name for name, _ in call.keywords}
         takes = [name for name in edge.callee.params if name not in ("self", "cls")]
-        open_to = [n for n in takes if not {n, "**"} & given and takes.index(n) >= len(call.args)]
+        used = edge.callee.reads if not (edge.callee.abstract or edge.callee.native) else set(takes)
+        open_to = [n for at, n in enumerate(takes) if n in used and not {n, "**"} & given and at >= len(call.args)]
         lost = [n for n in unread if n in open_to]
         if edge.how == "direct":
             lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
@@ -377,12 +455,11 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         if function.name == "__init__" and _skips_module(reading, function, function.owner):
             yield Hazard("no super", function.line, f"class {function.owner.name}")
         has = None
-        for call in function.calls:
-            for chain in call.callee:
-                if chain[0] == "self" and len(chain) > 1 and str(chain[1]).isidentifier() and chain[1][:2] != "__":
-                    has = has if has is not None else _attributes(reading, function.owner)
-                    if has and chain[1] not in has:
-                        yield Hazard("missing", call.line, f"self.{chain[1]}")
+        for name, line in function.gets.items() if "hasattr" not in function.reads else ():
+            if name[:2] != "__":
+                has = has if has is not None else _attributes(reading, function.owner)
+                if has and name not in has:
+                    yield Hazard("missing", line, f"self.{name}")
 
 
 def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
@@ -431,6 +508,70 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
                 yield Pitfall(
                     name, where, where, "The file is imported.", effect, "Import it from where it is.", name, AT_IMPORT
                 )
+
+
+IMPORTED_AS = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "git": "gitpython",
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "pil": "pillow",
+    "pkg-resources": "setuptools",
+    "pynvml": "nvidia-ml-py",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+"""Packages whose name on the index is not the one that is imported."""
+BROUGHT = re.compile(
+    r"torch|filelock|fsspec|huggingface-hub|jinja2|networkx|numpy|packaging|psutil|pyyaml|regex|requests|safetensors"
+    r"|setuptools|sympy|tokenizers|tqdm|typing-extensions"
+)
+"""torch, which users install themselves, and what it, transformers and accelerate bring."""
+MOST_PACKAGES = 4
+FEW = 3
+"""Packages that a code base names at least, before it is believed to name those that it needs."""
+
+
+def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
+    """Packages that are imported without a guard, and are not installed with the code base."""
+    requires = reading.facts.requires
+    if len(requires) < FEW:
+        return
+    read = {file for file, _ in run}
+    own = {part for file in reading.roles for part in re.split(r"[/.]", file)}
+    found: dict[str, list[Place]] = {}
+    for file, graph in reading.facts.graphs.items():
+        if file in read and reading.is_own(file) and not reading.is_beside(file):
+            for name, line in graph.packages.items():
+                if name and name not in own and name not in sys.stdlib_module_names and name != "__future__":
+                    found.setdefault(name, []).append(Place(file, line))
+    told = 0
+    for name, places in sorted(found.items(), key=lambda each: (-len(each[1]), each[0])):
+        plain = name.lower().replace("_", "-")
+        asked = (plain, IMPORTED_AS.get(plain, plain))
+        named = [each for each in requires if each in asked or plain.replace("-", "") in each.replace("-", "")]
+        if told == MOST_PACKAGES or any(map(BROUGHT.fullmatch, asked)) or any(requires[each] for each in named):
+            continue
+        told += 1
+        effect = "The import ends with a ModuleNotFoundError: " + (
+            f"{named[0]} is installed with an extra alone." if named else "no file of the build names the package."
+        )
+        for cause in places:
+            yield Pitfall(
+                name,
+                places[0],
+                cause,
+                "The package is installed as its files say, and this file is imported.",
+                effect,
+                f"Install {named[0] if named else name}.",
+                f"import {name}",
+                AT_IMPORT,
+            )
 
 
 def _of_settings(reading: Reading) -> Iterator[Pitfall]:

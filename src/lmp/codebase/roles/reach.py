@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Class, Function
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
@@ -239,15 +239,16 @@ class Reading:
 
     @cached_property
     def runs_model(self) -> set[Function]:
-        """Functions that get logits from a call: that is what a language model returns."""
+        """Functions that get logits from a call, or as a field of what it returns: that a language model gives back."""
         return {
             each
             for each in self.functions
             if not each.native
             and each.key not in self.kernels
             and any(
-                "logits" in split(name) and any(isinstance(chain[-1], Applied) for chain in chains)
-                for name, chains in each.locals.items()
+                ("logits" in split(name) and _gives(chain)) or _has_logits(chain, each)
+                for name, chains in (*each.locals.items(), ("", each.returns))
+                for chain in chains
             )
         }
 
@@ -364,20 +365,36 @@ def _takes_all(function: Function, call: Call) -> bool:
     return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
 
 
+def _gives(chain: Chain) -> bool:
+    """Whether it is what a call returns that is not made on logits: ``logits.float()`` gives none."""
+    called = chain[-1]
+    named = [*chain[:-2], *(part for given in called.first for part in given)] if isinstance(called, Applied) else []
+    return isinstance(called, Applied) and not any(isinstance(each, str) and "logits" in split(each) for each in named)
+
+
+def _has_logits(chain: Chain, function: Function) -> bool:
+    """``model(…).logits``, and ``out.logits`` where ``out`` is what a call returned."""
+    at = next((at for at, part in enumerate(chain) if at and isinstance(part, str) and "logits" in split(part)), 0)
+    given = function.locals.get(str(chain[0]), ()) if at == 1 else ()
+    return at > 0 and any(isinstance(each[-1], Applied) for each in ((chain[at - 1],), *given))
+
+
 def _calls_model(call: Call) -> bool:
-    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``."""
-    return any(
-        [part for part in chain if part != "forward"][-1:] == [MODEL] and chain[-1] in (MODEL, "forward")
-        for chain in call.callee
-    )
+    """Whether what is called is named ``model``: ``self.model(…)``, ``model.forward(…)``, ``model.apply(params, x)``.
+
+    With one argument ``apply`` hands a function to the parts of a model.
+    """
+    run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
+    return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+
+
+def _is_model(part: object) -> bool:
+    return isinstance(part, str) and part.strip("_") == MODEL
 
 
 def _on_model(call: Call) -> bool:
     """Whether it is a method of what is named ``model``: ``self.model.setup_caches(…)``."""
-    return any(
-        len(chain) > 1 and isinstance(chain[-2], str) and chain[-2] == MODEL and isinstance(chain[-1], str)
-        for chain in call.callee
-    )
+    return any(len(chain) > 1 and _is_model(chain[-2]) and isinstance(chain[-1], str) for chain in call.callee)
 
 
 def _above(edge: Edge) -> bool:

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, argument
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -26,6 +26,7 @@ PARAMETERS = frozenset(
         "frequency_penalty",
         "max_new_tokens",
         "max_tokens",
+        "max_completion_tokens",
         "seed",
         "typical_p",
         "logit_bias",
@@ -41,13 +42,18 @@ CHECKS = re.compile(r"verif|valid|check|normal|post_init")
 DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
 """Parameters of the draw alone."""
 LOGITS = re.compile(r"logit|penalt|softmax|renorm|mask|bias|temp|top_?[pkn]|min_?p|typical|xtc|dry|grammar")
-SCORES = frozenset(["logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs", "probability"])
+SCORES = frozenset(
+    [
+        *("logit", "logits", "prelogit", "prelogits", "score", "scores", "prob", "probs"),
+        *("probability", "probabilities"),
+    ]
+)
 """Words of a variable that holds logits, or the probabilities made from them."""
 HEAD = frozenset(["lm", "head"])
 """The projection to the vocabulary, as the papers on language models call it."""
 WIDTHS = frozenset(["out", "output", "features"])
 """Words of the argument that is the size of a projection's output."""
-COMPUTES = "computes logits"
+COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
@@ -55,9 +61,21 @@ ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "e
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
 """Words of tokens that were drawn."""
+DRAWER = frozenset(["sample", "sampler", "sampling"])
+"""Words of what draws a token."""
+BOUNDS = re.compile(
+    r"(?:^|_)(?:stop|eos|end|bad|(?:forbid|ban|allow|disallow|suppress)[a-z]*)_(?:token|word|id|string|sequence|condition)"
+    r"|max_(?:new|out|gen)\w*_(?:tok|len)"
+)
+"""Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
+FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
+"""Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
+GENERATES = DRAWER | {"generate", "generation", "gen"}
+FEW = 3
+"""Callers of a function that are named beside it."""
 FURTHEST = 4
 """Calls through which logits are followed."""
 
@@ -75,22 +93,34 @@ def sampling_rows(reading: Reading) -> list[Row]:
         spine = _spine(reading, draws)
         records = _records(reading)
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
-        heads, handed = _heads(reading), hands_on(reading)
+        heads = _heads(reading)
         for function in sorted(spine, key=lambda each: each.key):
+            called = reading.graph.edges[function]
+            for edge in called if function.owner is not None else ():
+                gives = edge.callee in reading.runs_model - spine and edge.callee not in reading.attending
+                if gives and edge.callee.owner is function.owner and _keeps_logits(function, edge):
+                    # The step of a class that has the model beside it.
+                    heads.setdefault(edge.callee, COMPUTES)
             if not _inside(function):
                 why = draws.get(function, "hands logits to the draw")
-                add("sample", function.qualname, place(function), why, int(function not in handed))
+                both = function in reading.runs_model and any(edge.callee in draws for edge in called)
+                certain = both or draws.get(function, NAMED) != NAMED
+                add("sample", function.qualname, place(function), why, int(not certain))
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
-            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
-        for role, symbol, where, why in _parameters(reading, spine, records):
+            # A class that is called for nothing else stands for its method.
+            of = function.owner if function.name in CALLED and function.owner is not None else function
+            add("sample", of.qualname, place(of), "ends a text at a stop token", 0)
+        for role, symbol, where, why in (*_handed_in(reading), *_parameters(reading, spine, records)):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
             methods = set(of.methods.values())
             if of.native or _inside(of):
                 continue
-            speaks = _speaks(of.name) and any(each.key in found for each in methods)
+            # A way to draw may be named by its way alone: ``Greedy(SamplingMethod)``.
+            kinds = (of, *reading.graph.evaluator.line(of)[1:])
+            speaks = any(_speaks(each.name) for each in kinds) and any(each.key in found for each in methods)
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
@@ -100,15 +130,25 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
                 if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
                     add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
+        ways = {of for of in reading.classes if of.key in found and _takes_logits(of)}
+        for function in reading.functions:
+            asked = function.owner not in ways and function.reads & PARAMETERS
+            if asked and len(ways & _makes(reading, function)) > 1 and not _apart(reading, function):
+                add("parameters", function.qualname, place(function), "makes the steps that a request asks for", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
         known = {*spine, *steps}
+        above = {each for each in reading.reaching(draws) if split(each.name) & DRAWER}
         for function in reading.functions:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
-            if told and (foreign or _beside(reading, function, known)):
+            if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
+    else:
+        # The draw is elsewhere, and its tokens come back.
+        for function in _stops(reading, set()):
+            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
     for role, symbol, where, why in _seeds(reading):
-        add(role, symbol, where, why)
+        add(role, symbol, where, why, 0)
     for function in natives:
         add(role_of(function.name, function), function.qualname, place(function), "by its name")
     for kernel in kernels:
@@ -130,13 +170,44 @@ def _draws(reading: Reading) -> dict[Function, str]:
     for each in reading.functions:
         # Where the kernel is not followed, the name and what it is given tell.
         given = {word for name in each.params for word in split(name)}
-        if not each.native and split(each.name) & {"sample", "sampling"} and given & SCORES:
-            found.setdefault(each, "takes logits, by its name")
+        if not each.native and split(each.name) & DRAWER and given & SCORES:
+            found.setdefault(each, NAMED)
+        elif not each.native and _draws_by_what_it_is_given(reading, each):
+            found.setdefault(each, "gives logits to what a caller hands in to draw")
     return {
         each: why
         for each, why in found.items()
         if not each.native and not _aside(each) and not (each.name in CALLED and each in reading.attending)
     }
+
+
+def _draws_by_what_it_is_given(reading: Reading, function: Function) -> bool:
+    """Whether logits go to what is named to draw and is no function of the code base: a caller hands it in."""
+    calls = [call for call in function.calls if split(call.name) & DRAWER and _handed(call)]
+    own = {id(edge.call) for edge in reading.graph.edges[function]} if calls else set()
+    return any(id(call) not in own for call in calls)
+
+
+def _makes(reading: Reading, function: Function) -> set[Class]:
+    """Classes that a function makes objects of."""
+    made = [call for call in function.calls if call.name[:1].isupper()]
+    values = (each for call in made for each in reading.graph.evaluator.values(function, call.callee))
+    return {each.of for each in values if isinstance(each, ClassValue)}
+
+
+def _handed_in(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
+    """Arguments that a caller hands the draw in with, where it comes in first, and what an object keeps it as."""
+    for function in reading.functions:
+        given = [name for name in function.params if split(name) & DRAWER and split(name) & FUNCTIONS]
+        if function.native or not given or _aside(function):
+            continue
+        if not any(edge.caller.params.keys() & set(given) for edge in reading.graph.callers.get(function, ())):
+            where = Place(function.file, function.lines.get(given[0], function.line))
+            yield "parameters", f"{function.qualname}.{given[0]}", where, "hands in the draw"
+        of = function.owner
+        if of is not None and function.name == "__init__":
+            for name in (each for each in of.lines if split(each) & DRAWER):
+                yield "sample", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "keeps the draw that comes in"
 
 
 @lru_cache(maxsize=1)
@@ -235,7 +306,8 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         # ``timer.stop()`` ends something else.
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
-        if ends and given & TOKENS and any(edge.caller in near for edge in reading.graph.callers.get(function, ())):
+        callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
+        if ends and given & TOKENS and (not spine or near & {function, *callers}):
             yield function
 
 
@@ -305,7 +377,19 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     for edge in reading.graph.edges[method]:
                         if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
                             found.setdefault(edge.callee, "is handed the projection to the vocabulary")
+    projects = {each for each, why in found.items() if why == COMPUTES and each not in reading.attending}
+    for function in (method for of in own for method in of.methods.values()):
+        for edge in reading.graph.edges[function]:
+            other = edge.callee in projects and edge.callee.owner is not function.owner
+            if other and _keeps_logits(function, edge):
+                found.setdefault(function, COMPUTES)
     return found
+
+
+def _keeps_logits(function: Function, edge: Edge) -> bool:
+    """Whether a function keeps what a call gives as logits."""
+    kept = {chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains}
+    return edge.call is not None and not kept.isdisjoint(edge.call.callee)
 
 
 def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
@@ -355,14 +439,16 @@ def _is_table(of: Class, name: str) -> bool:
     line = of.lines.get(name, 0)
     functions = {function for function, _ in of.attributes[name] if function is not None}
     return any(
-        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args[:2])
+        call.line - line in (0, 1) and any(_vocabulary(chains) for chains in call.args)
         for function in functions
         for call in function.calls
     )
 
 
 def _vocabulary(chains: Iterable[Chain]) -> bool:
-    return any("vocab" in split(str(chain[-1])) for chain in chains)
+    # In a shape it stands first: ``(vocab_size, width)``.
+    sizes = (chain[-2] if chain[-1] == at(0) else chain[-1] for chain in chains if len(chain) > 1 or chain[-1] != at(0))
+    return any("vocab" in split(str(each)) for each in sizes)
 
 
 def _records(reading: Reading) -> list[Class]:
@@ -380,7 +466,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
                 yield "parameters", method.qualname, place(method), BUILDS
-            elif LOGITS.search(method.name):
+            elif LOGITS.search(method.name) or BOUNDS.search(method.name):
                 yield "logits", method.qualname, place(method), "a step of the parameters' record"
         if not says(of.name, "sampling") and not CARRIES.search(of.name) and "Generat" not in of.name:
             # A class that is there for more stands for its fields.
@@ -388,7 +474,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
                 if _plain(each.name) in PARAMETERS:
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
-    line = reading.graph.evaluator.line
+    evaluator = reading.graph.evaluator
+    line, ways = evaluator.line, reading.reaching(spine)
     above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
     for of in reading.classes:
         if of.native or of in records:
@@ -397,15 +484,25 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
             yield "parameters", of.qualname, place(of), "names the ways to draw"
+        elif _speaks(of.qualname) and ways & set(of.methods.values()):
+            # What an object that draws is made with: how, what ends a text, which tokens are barred, how many at most.
+            body = reading.facts.graphs[of.file].body
+            for each in of.fields:
+                kinds = (kind for chain in each.chains for kind in evaluator.chain(body, of.file, chain, 0))
+                of_kinds = {kind.of for kind in kinds if isinstance(kind, Instance | ClassValue)}
+                draws = any(_speaks(kind.name) and _takes_logits(kind) for kind in of_kinds)
+                if draws or BOUNDS.search(each.name):
+                    where = Place(of.file, each.line)
+                    yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
     made, loops = set(records), set(decode_loops(reading))
-    evaluator = reading.graph.evaluator
     for function in reading.functions:
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
         called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
         texts = {call.text for call in function.calls} | function.locals.keys() | function.params.keys()
-        packs = CHECKS.search(function.name) or split(function.name) & PACKS
-        if packs and function.owner is None and len(PARAMETERS & (texts | function.reads)) > 3:
+        said, name = PARAMETERS & (texts | function.reads), split(function.name)
+        many = (CHECKS.search(function.name) or name & PACKS) and function.owner is None and len(said) > 3
+        if many or (said and name & PACKS and name & GENERATES):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
         filled = {chain for chain in function.sets if chain[-1] in PARAMETERS}
@@ -422,20 +519,27 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             for each in evaluator.values(function, call.callee)
         ):
             yield "parameters", function.qualname, place(function), "builds the parameters"
-        if function in reading.samples and function in loops and not records:
-            for name in function.params:
-                if name in PARAMETERS:
-                    where = Place(function.file, function.lines.get(name, function.line))
-                    yield "parameters", f"{function.qualname}.{name}", where, "used by the draw in its loop"
+        reach = function.params.keys() & PARAMETERS if function in reading.samples and function in loops else set()
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
-            for name, chains in call.keywords:
-                if name in PARAMETERS and not chains:
-                    where = Place(function.file, call.line)
-                    yield "parameters", f"{function.qualname}.{name}", where, "fixed at the call"
-                elif name in PARAMETERS and name in function.params and not records and function.name[0] != "_":
-                    where = Place(function.file, function.lines.get(name, function.line))
-                    yield "parameters", f"{function.qualname}.{name}", where, "reaches the draw"
+            for key, chains in call.keywords:
+                if key in PARAMETERS and not chains:
+                    yield (
+                        "parameters",
+                        f"{function.qualname}.{key}",
+                        Place(function.file, call.line),
+                        "fixed at the call",
+                    )
+                elif key in PARAMETERS and key in function.params and function.name[0] != "_":
+                    reach.add(key)
+        for key in sorted(reach) if not records else ():
+            where = Place(function.file, function.lines.get(key, function.line))
+            yield "parameters", f"{function.qualname}.{key}", where, "reaches the draw"
+
+
+def _takes_logits(of: Class) -> bool:
+    """Whether a method of a class is given logits: a way to draw, or a step before."""
+    return any(split(name) & SCORES for each in of.methods.values() for name in each.params)
 
 
 def _plain(name: str) -> str:
@@ -453,7 +557,14 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
     for function in reading.functions:
-        calls = [call for call in function.calls if call.name in operators.SEEDS]
+        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
+        # A key that nothing draws tokens with makes weights.
+        keys = around & drawing
+        calls = [
+            call
+            for call in function.calls
+            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call))
+        ]
         if (
             not calls
             or split(function.name) & {"state", "restore", "resume"}
@@ -462,7 +573,6 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         ):
             continue
         of = function.owner
-        around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
         # What an object seeds for itself counts where it draws.
         makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
         connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
@@ -478,6 +588,10 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         lines = of.lines.items() if of is not None else ()
         kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
+        own = {edge.callee for call in calls for edge in reading.graph.edges[function] if edge.call is call}
+        if not inside and any(len(reading.graph.callers.get(each, ())) > FEW for each in own):
+            # The function of the code base that it calls is there for that, and stands for all who call it.
+            continue
         long = function.end - function.line > LONG
         if kept and function.name == "__init__" and of is not None:
             # Of a constructor the seed that the object keeps and sets.
@@ -487,6 +601,12 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
+
+
+def _makes_key(reading: Reading, function: Function, call: Call) -> bool:
+    """Whether a state of random numbers is made from a seed that is given: a number as written is none of a user."""
+    given = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
+    return given and operators.KEYS.search(reading.dotted(function, call)) is not None
 
 
 def _is_attending(reading: Reading, edge: Edge) -> bool:

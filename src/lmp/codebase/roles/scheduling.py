@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Applied, Call, Class, Function
-from lmp.codebase.graph.values import External, FunctionValue, Instance
+from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -43,7 +43,7 @@ DECIDES = re.compile(
 """What is decided about requests: which, when, how many, in which order, and where."""
 LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch(?!es)|seqs|requests)")
 """An assertion that bounds the batch."""
-WAITS = frozenset(["waiting", "backlog"])
+WAITS = frozenset(["waiting", "backlog", "queued"])
 """Words of an attribute that holds what waits for a turn."""
 QUEUES = WAITS | {"queue", "req", "reqs", "request", "running", "job"}
 ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "task", "job"])
@@ -59,6 +59,7 @@ LOADER = re.compile(r"(?:Data[lL]oader|Batcher|Sampler)$")
 """Classes of libraries of data that make batches of samples, or put them in order."""
 JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset(["full", "pad", "full_like"])
 """Functions of array libraries that join sequences, and that make them as long as one another."""
+PADS, ENDED = frozenset(["pad", "padded", "padding"]), re.compile("done|finish|complete|eos|end(?:s|ed)?$")
 HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", "size", "depth"])
 """How a place of a semaphore is taken and freed, and words of how long a queue is."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
@@ -87,12 +88,16 @@ def scheduler_rows(reading: Reading) -> list[Row]:
         queues = _queues(of)
         for name in of.lines:
             places = "slot" in split(name) and _is_made_queue(of, name)
-            if places or (name in queues and split(name) & WAITS):
+            asked = "queue" in split(name) and split(name) & (ITEMS | WAITS) and _is_made_queue(of, name)
+            if places or (name in queues and (asked or split(name) & WAITS)):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
         for item in _items(reading, of, queues):
             add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
-        for method in of.methods.values():
-            if _matters(method) and _works_on(reading, of, method, queues):
+        kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
+        for method in (each for kind in (of, *kinds) for each in kind.methods.values()):
+            # Of a class that builds on it, what works on the same queues, and the loop that does so for ever.
+            same = method.owner is of or method.endless or bool(method.reads & queues)
+            if same and (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
                 add(
                     _role(method.name, "batch"),
                     method.qualname,
@@ -102,6 +107,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                 )
     for function, why in [*_hands_in(reading, classes), *_asks(reading, classes)]:
         add(_role(function.name, "queue"), function.qualname, place(function), why)
+    for function, why in _works_on_given(reading, classes):
+        add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
     for function in reading.functions:
         if (
             function.owner is None
@@ -129,6 +136,32 @@ def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Func
                 to = edge.caller
                 if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
                     yield to, f"puts into {of.name}"
+
+
+def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
+    """Functions of no class that are given an object with a queue of requests, or one that keeps such an object: they
+    are what methods are elsewhere."""
+    queues = {of for of in classes if _queues(of) and not of.native}
+    items = {item for of in queues for item in _items(reading, of, _queues(of))}
+    running = reading.running
+    holders = {
+        of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues
+    } - items
+    for function in reading.functions:
+        if not (_is_plain(reading, function) and function.end - function.line > SHORT):
+            continue
+        given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
+        for of in sorted(given & (queues | holders), key=lambda each: each.key)[:1]:
+            yield function, f"is given {of.name}"
+        if given & items and function in running and DECIDES.search(function.name):
+            yield function, "decides about what waits"
+
+
+def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
+    """Classes of the code base that an annotation names."""
+    body = reading.facts.graphs[file].body
+    values = (innermost(each) for each in reading.graph.evaluator.values(body, chains)) if body is not None else ()
+    return {each.of for each in values if isinstance(each, ClassValue)}
 
 
 def _asks(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
@@ -170,21 +203,28 @@ def _static(reading: Reading) -> Iterator[Row]:
     yield from _data(reading)
     if not loops:
         return
+    above = reading.reaching(loops)
     callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
     around = {each for each in callers if reading.is_own(each.file)}
     yield from _orders(reading, trains & {*loops, *around})
     for each in dict.fromkeys((*loops, *around)):
-        # A function that handles several sequences at once, by the names that it reads.
-        batched = any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
+        # A function that handles several sequences at once, by the names that it reads; it ends when all of them do.
+        asked = [call for one in (each, *each.inner.values()) for call in one.calls if call.name == "all"]
+        ends = any(ENDED.search(str(chain[-1])) for call in asked for chains in call.args for chain in chains)
+        batched = ends or any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
         if batched and each.qualname and not each.name.endswith("__"):
             yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
     for function in reading.functions:
         if not function.native and not reading.is_beside(function.file):
+            if function in above and any(split(call.name) & PADS for call in function.calls):
+                yield Row(
+                    "scheduler", "batch", function.qualname, place(function), "pads what it is given to one batch"
+                )
             for role, symbol, line, why in _static_parts(reading, function):
                 yield Row("scheduler", role, symbol, Place(function.file, line), why)
     for of in reading.classes:
         numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
-        if numbers and len(of.fields) <= MOST_FIELDS:
+        if numbers and len(of.fields) <= MOST_FIELDS and not reading.is_beside(of.file):
             yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
 
 
@@ -214,11 +254,13 @@ def _limits(reading: Reading) -> Iterator[Row]:
             )
         elif lengths and any(call.name in ("min", "argmin") for call in function.calls):
             yield Row("scheduler", "queue", function.qualname, place(function), "picks the shortest queue")
+        elif "queue" in split(function.name) and split(function.name) & LENGTHS:
+            yield Row("scheduler", "queue", function.qualname, place(function), "tells how many requests wait")
 
 
 def _chunks(reading: Reading) -> Iterator[Row]:
     """Loops that run the model on one chunk of the input after another, and what says how long a chunk is."""
-    loops = set(decode_loops(reading))
+    loops = reading.reaching([*reading.samples, *reading.native_samples]).intersection(decode_loops(reading))
     for function in reading.functions:
         for call in () if function.native or reading.is_beside(function.file) else function.calls:
             step = [chain for chains in call.args[2:] for chain in chains] if call.name == "range" else []
@@ -263,13 +305,17 @@ def _data(reading: Reading) -> Iterator[Row]:
         called = {call.name for call in function.calls}
         loads = any(LOADER.search(call.name) and not _own_call(reading, function, call) for call in function.calls)
         passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
-        pads = "pad_sequence" in called or ("max" in called and bool(called & JOINS and called & FILLS))
+        fills = (called & JOINS and called & FILLS) or ("len" in called and any(split(name) & PADS for name in called))
+        pads = "pad_sequence" in called or ("max" in called and bool(fills))
         sizes = [name for name in function.params if "size" in split(name) and split(name) & {"chunk", "batch"}]
         cuts = bool(called & CUTS) and function.loops and any(name in function.reads for name in sizes)
         if cuts and function.owner is None:
             yield Row("scheduler", "chunking", function.qualname, place(function), f"cuts into pieces of {sizes[0]}")
         elif function in handed or "collate" in split(function.name) or pads:
             yield Row("scheduler", "batch", function.qualname, place(function), "joins samples to a batch")
+            for each in (edge.callee for edge in reading.graph.edges[function]):
+                if split(each.name) & PADS and split("_".join(each.params)) & LENGTHS:
+                    yield Row("scheduler", "batch", each.qualname, place(each), "pads samples to one length")
         elif loads or passes:
             yield Row("scheduler", "batch", function.qualname, place(function), "makes the loader of batches")
     for of in reading.classes:
@@ -299,7 +345,9 @@ def _data(reading: Reading) -> Iterator[Row]:
 
 def _own_call(reading: Reading, function: Function, call: Call) -> bool:
     """Whether a call leads to the code base, not only what it is handed."""
-    return any(edge.call is call and edge.how != "callback" for edge in reading.graph.edges[function])
+    return any(edge.call is call and edge.how != "callback" for edge in reading.graph.edges[function]) or any(
+        isinstance(each, ClassValue) for each in reading.graph.evaluator.values(function, call.callee)
+    )
 
 
 def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
@@ -313,6 +361,8 @@ def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, s
             waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
             if waits and not says(function.file, "not_scheduler"):
                 yield "queue", name, function.line, "takes jobs from a queue"
+    if "bucket" in split(name) and function.loops and split("_".join(function.params)) & LENGTHS:
+        yield "chunking", name, function.line, "rounds a length up to that of a bucket"
     if function.owner is not None and re.search("accumulation|batch_size", function.name):
         yield "batch", name, function.line, "says how large a batch is"
     elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed|_to)", function.name):
@@ -328,6 +378,9 @@ def _queues(of: Class) -> set[str]:
 
 def _items(reading: Reading, of: Class, queues: set[str]) -> Iterator[Class]:
     """Classes of what is put into a queue."""
+    for each in of.fields if not of.native else ():
+        if each.name in queues:
+            yield from (kind for kind in _named(reading, of.file, each.chains) if split(kind.name) & ITEMS)
     for method in of.methods.values():
         for call in method.calls:
             if call.name in PUTS and call.args and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee):
@@ -362,6 +415,14 @@ def _works_on(reading: Reading, of: Class, method: Function, queues: set[str]) -
     return (
         moves or runs or (method.end - method.line > SHORT and (bool(given) or decides or bool(method.reads & queues)))
     )
+
+
+def _turns(method: Function, queues: set[str]) -> bool:
+    """Whether a method puts requests back that it takes out, or is the loop that an object runs when it is called."""
+    calls = method.calls
+    taken = any(call.name in TAKES and len(c) > 1 and c[-2] in queues for call in calls for c in call.callee)
+    back = taken and any(call.name in PUTS for call in calls) and not method.name.startswith("__")
+    return back or (method.endless and method.name in CALLED)
 
 
 def _matters(method: Function) -> bool:
@@ -487,6 +548,10 @@ def _is_queue(of: Class, name: str) -> bool:
     used: set[str] = set()
     holds = bool(split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())))
     for method in of.methods.values():
+        for write in method.writes:
+            # A dictionary keeps the order in which requests come in.
+            if holds and any(chain == ("self", name) for chain in write.target):
+                used |= {"put"} if {str(chain[0]) for chain in write.value} & method.params.keys() else set()
         for call in method.calls:
             if any(chain[-2:-1] == (name,) for chain in call.callee):
                 used.add(call.name)

@@ -16,7 +16,7 @@ from math import log2
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS, USES
+from lmp.codebase.roles.cache import HANDS, SHORT, USES
 from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -36,8 +36,6 @@ MOST = 80
 """Rows of a section: what has most witnesses and is used by most files. Nobody reads a longer list."""
 OF_A_SHELF = 10
 """Rows of one folder of models that stand in for one another."""
-SHORT = 5
-"""Lines of a function that only hands on or tells a value."""
 CLASS = 4
 """What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
 TELLS = re.compile(r"_*(?:has|is|num|get)_")
@@ -72,7 +70,9 @@ class Weighing:
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
         weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
         needed = {key: ENOUGH if key in ruled else WORDS_ALONE for key in found}
-        strong = {key for key, points in weight.items() if points >= needed[key]}
+        # Attributes of what is shown say no more of their file than it does.
+        parts = found.keys() - self.things.keys() if section == "kv_cache" else set()
+        strong = {key for key, points in weight.items() if points >= needed[key] and key not in parts}
         beside = Counter(file for file, _ in strong)
         kept: list[Row] = []
         for key, row in found.items():
@@ -85,6 +85,7 @@ class Weighing:
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
+                (row.place.file, row.place.line) in parts,
                 row in copies,
                 (row.place.file, row.place.line) in outside,
                 BESIDE.search(row.symbol) is not None,

@@ -125,8 +125,27 @@ def _functions(study: Study, title: str) -> list[Line]:
     found = [d for d in found if not re.search(never, d.name)]
     ranked = sorted(found, key=lambda d: (-study.base.imported_by(d), -(d.end - d.place.line), d.place.file))[:6]
     if not ranked:
-        return [f"{title}: none found (searched: classes and functions named by backend, quantization, GEMM, matmul)"]
+        none = f"{title}: none found (searched: classes and functions named by backend, quantization, GEMM, matmul)"
+        return _of_other_packages(study, title) or [none]
     return [sentence(Bold(title), ": ", pointer(d.place, d.name), " ", study.what(d, 100)) for d in ranked]
+
+
+ASKS = re.compile(r"load_in_\dbit|quantization(?:_config)?|quantize")
+"""Arguments with which another package is asked for quantized weights."""
+
+
+def _of_other_packages(study: Study, title: str) -> list[Line]:
+    found: list[list[Inline]] = []
+    for function in study.reading.functions:
+        for call in function.calls if not ASIDE.search(function.file) else ():
+            given = [*(name for name, _ in call.keywords), *function.params]
+            loads = call.name in ("from_pretrained", "LLM") and "Tokenizer" not in call.written
+            asked = list(filter(ASKS.fullmatch, given)) if loads else []
+            if asked and study.base.is_own(function.file):
+                found.append(
+                    [code(f"{asked[0]} for {call.written}", 70), " at ", pointer(Place(function.file, call.line))]
+                )
+    return [sentence(Bold(title), ", of another package: ", joined(found[:SHOWN_CLASSES]))] if found else []
 
 
 def _gemm(study: Study) -> list[str]:

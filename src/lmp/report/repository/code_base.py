@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from lmp.codebase.facts import Definition, FileFacts, Place, RepoFacts, Skipped
-from lmp.codebase.modules import Modules
+from lmp.codebase.modules import Modules, of_other_packages
 from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.texts import Unreadable, decode, read_bytes
 from lmp.report.repository.comments import c_signs
@@ -222,7 +222,8 @@ class CodeBase:
 
     @cached_property
     def modules(self) -> Modules:
-        return Modules(self.files)
+        every = ((file, each.module) for file, found in self.signs.items() for each in found.imports)
+        return Modules(self.files, of_other_packages((file, name.partition(".")[0]) for file, name in every))
 
     @cached_property
     def imports(self) -> dict[str, dict[str, int]]:

@@ -27,6 +27,8 @@ from lmp.report.repository.pieces import (
     pointer,
     sentence,
 )
+from lmp.report.repository.pitfalls import refused_at
+from lmp.report.repository.statements import refusal
 from lmp.report.repository.study import Study
 
 SIZES = {
@@ -235,12 +237,9 @@ def _constraints(study: Study) -> Iterator[Line]:
             if re.search(patterns[hazard.kind], hazard.text)
         }
         shown = [
-            [
-                code(hazard.text, 80),
-                " must hold in " if hazard.kind == "assert" else " is refused in ",
-                pointer(Place(function.file, hazard.line)),
-            ]
+            [*refused_at(study, place, hazard.text, refusal(study.base, place)[0])[1], " in ", pointer(place)]
             for function, hazard in list(reversed(kept.values()))[:6]
+            for place in [Place(function.file, hazard.line)]
         ]
         searched = f"{title}: none found (searched: asserts and refusals)"
         yield sentence(Bold(f"{title}:"), " ", joined(shown, "; "), ".") if shown else searched

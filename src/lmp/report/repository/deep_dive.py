@@ -109,7 +109,8 @@ def _left(nest: Nest) -> Line:
         words.append(" of these functions found no room; those furthest from the loop were left out.")
     if nest.open_calls:
         words.append(f"{' ' if words else ''}Remarks in brackets: the code alone does not say what is called there.")
-    return words or "Every call of these functions that leads to attention, sampling, a cache or a kernel is shown."
+    shown = "attention, sampling, a cache or a kernel"
+    return words or f"Shown is every call of these functions that the call graph leads to {shown}."
 
 
 def _matter(study: Study, title: str, matters: Sequence[Matter]) -> Section:

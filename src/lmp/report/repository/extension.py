@@ -116,15 +116,14 @@ def _goal(name: str, where: Definition | None) -> Line:
 
 def _bases(study: Study) -> Iterator[Point]:
     abstract = {(file, note.text): note.detail for file, note in study.base.notes("abstract")}
-    for name, children in study.base.subclasses.items():
-        base = next(
-            (each for each in study.base.by_name.get(name, ()) if each.kind == "class" and "." not in each.qualname),
-            None,
-        )
-        if base is None:
+    graph = study.reading.graph.evaluator
+    for base in study.base.definitions:
+        of = study.reading.facts.graphs[base.place.file].classes.get(base.name) if base.kind == "class" else None
+        if of is None or "." in base.qualname:
             continue
-        must = abstract.get((base.place.file, base.qualname), "")
-        own = [child for child in children if child is not base]
+        name, must = base.name, abstract.get((base.place.file, base.qualname), "")
+        below = (study.base.definition(each.file, each.qualname) for each in graph.subclasses.get(of, ()))
+        own = [child for child in below if child is not None and child in study.base.definitions]
         if len(own) < (2 if must else 4) or re.search(
             r"Error$|Exception$|Enum$|Params$|ReqInput|ReqOutput|Output$", name
         ):

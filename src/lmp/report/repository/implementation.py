@@ -385,6 +385,7 @@ def _lifecycle(study: Study) -> list[Block]:
     for function in study.reading.functions:
         for name in function.reads:
             readers.setdefault(name, []).append(function)
+    keepers = Counter(name for of in study.reading.classes for name in of.attributes)
     rows: list[Sequence[Line]] = []
     seen: set[tuple[str, str]] = set()
     for function in study.reading.functions:
@@ -395,7 +396,8 @@ def _lifecycle(study: Study) -> list[Block]:
             used = [
                 each
                 for each in readers.get(made.target, ())
-                if each is not function and _reads(study, each, made.target, function.owner)
+                if each is not function
+                and _reads(study, each, made.target, function.owner, alone=keepers[made.target] == 1)
             ]
             used.sort(key=lambda each: (each.owner is not function.owner, each not in study.reading.attending))
             if used and len(rows) < SHOWN:
@@ -412,8 +414,9 @@ def _is_parameter(study: Study, function: Function, made: Made) -> bool:
     return re.search(rf"\b{made.target}\b[^=]*=\s*(?:\w+\.)*Parameter\(", text) is not None
 
 
-def _reads(study: Study, reader: Function, name: str, owner: Class | None) -> bool:
-    """Of an attribute of ``owner``. What another class keeps on ``self`` by the same name is its own."""
+def _reads(study: Study, reader: Function, name: str, owner: Class | None, *, alone: bool) -> bool:
+    """Of an attribute of ``owner``. What another class keeps by the same name is its own; ``alone`` says that none
+    does."""
     if owner is None or name in reader.params or name in reader.locals:
         return False
     bases = {chain[-1] for chain in reader.owner.bases if chain} if reader.owner is not None else set()
@@ -422,7 +425,7 @@ def _reads(study: Study, reader: Function, name: str, owner: Class | None) -> bo
     lines = [line for line in lines if not line.lstrip().startswith("del ")]
     if reader.owner is owner or owner.name in bases:
         return any(re.search(rf"\.{name}\b", line) for line in lines)
-    if reader not in study.reading.attending:
+    if not alone or reader not in study.reading.attending:
         return False
     return any(re.search(rf"\b(?!self\b|cls\b)\w+\.{name}\b|self\.\w+\.{name}\b", line) for line in lines)
 
@@ -535,6 +538,9 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     def at(place: Place) -> str:
         return f"({place.file}:{place.line})"
 
+    def many(number: int, one: str) -> str:
+        return f"{number} {one}{'s' * (number != 1)}"
+
     lines = ["key insights:"]
     lines += [f"  {c.title}: {c.definition.qualname} {at(c.definition.place)}" for c in study.components[:6]]
     lines.append("notable optimizations:")
@@ -542,21 +548,21 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     tuned = next((kernel for kernel in study.ranked_kernels if kernel.autotuned), None)
     if tuned is not None:
         number, configs = facts.counts["autotuned"], facts.counts["autotune_configs"]
-        found.append(f"  {number} autotuned kernels with {configs} configurations, as {tuned.name} {at(tuned.place)}")
+        told = f"{many(number, 'autotuned kernel')} with {many(configs, 'configuration')}"
+        found.append(f"  {told}, as {tuned.name} {at(tuned.place)}")
     fused = [kernel for kernel in study.ranked_kernels if FUSED.search(kernel.name)]
     if fused:
-        found.append(f"  {len(fused)} kernels that fuse by their names, as {fused[0].name} {at(fused[0].place)}")
+        told = f"{many(len(fused), 'kernel')} named for what is fused"
+        found.append(f"  {told}, as {fused[0].name} {at(fused[0].place)}")
     if facts.kernels:
         best = study.ranked_kernels[0]
-        found.append(f"  {facts.counts['kernels']} kernels of its own, as {best.name} {at(best.place)}")
+        found.append(f"  {many(facts.counts['kernels'], 'kernel')} of its own, as {best.name} {at(best.place)}")
     compiled = next(iter(study.base.notes("compiled")), None)
     if compiled is not None:
         found.append(f"  compilation, as {compiled[1].text[:60]} {at(Place(compiled[0], compiled[1].line))}")
     lines += found or ["  none found (searched: kernels, autotuners, compilation)"]
     lines.append("limitations:")
-    told = telling(study)[:5]
-    lines += [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in told] or [
-        "  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"
-    ]
+    limits = [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in telling(study)[:5]]
+    lines += limits or ["  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"]
     lines.append("details:")
     return [*lines, *(f"  {report}{anchor(title)}" for title in DETAILS[is_implementation])]

@@ -14,7 +14,7 @@ from lmp.report.repository.code_base import CodeBase
 
 LOAD, STORE, SHARED = "loads from global memory", "stores to global memory", "uses of shared memory"
 PRODUCT, EXCHANGE, BARRIER = "products on tensor cores", "exchanges between registers of a warp", "barriers"
-ATOMIC, SUMS = "atomic updates", "running sums of products"
+ATOMIC, SUMS = "atomic updates", "running sums"
 _SUM = (
     r"(?<![\w.])(?!\w*(?:ptr|off|idx|stride))(?P<sum>\w+)(?:\[\])* *"
     r"(?:\+=|=(?!=)(?=[^;\n]*\b(?P=sum)\b)(?=[^;\n]*\+))(?![^;\n]*stride)[^;\n]*\*"

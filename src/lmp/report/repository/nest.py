@@ -154,7 +154,8 @@ class Drawer:
             around = self.around(lines, launch.place.line, function, known)
             found[launch.place.line, launch.kernel] = Step(text, launch.place, launch=launch, around=around)
         for call in function.calls:
-            if call.name in OPERATORS and not any(at == call.line for at, _ in found):
+            is_leaf = call.name in OPERATORS or operators.ATTENTION.search(call.written) is not None
+            if is_leaf and not any(at == call.line for at, _ in found):
                 text = self.text(lines, call.line, call.written)
                 around = self.around(lines, call.line, function, known)
                 found[call.line, call.name] = Step(text, Place(function.file, call.line), around=around)

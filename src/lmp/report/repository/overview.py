@@ -40,6 +40,8 @@ FRAMEWORKS = {
     "cupy": "CuPy",
     "numba": "Numba",
     "tinygrad": "tinygrad",
+    "onnxruntime": "ONNX Runtime",
+    "tensorrt": "TensorRT",
 }
 CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
 COMPILED = (
@@ -47,6 +49,8 @@ COMPILED = (
     ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
 )
 MOST_COMPILED = 3
+OF_SYSTEM = frozenset(["PATH", "HOME", "USER", "SHELL", "TMPDIR", "LD_LIBRARY_PATH", "CI", "TERM"])
+"""Environment variables that are there for every program."""
 BY_ITSELF = {
     "torch": "PyTorch runs eagerly what is not compiled",
     "mlx": "MLX is lazy: it records operators and runs them where a value is needed",
@@ -105,7 +109,7 @@ def _composed(study: Study) -> Iterator[Line]:
 def _controls(study: Study) -> list[list[Inline]]:
     """What its own code is told by: a flag of a test controls nothing of it."""
     base, facts = study.base, study.base.facts
-    variables = {read.name for read in facts.env if read.resolved and base.is_own(read.place.file)}
+    variables = {read.name for read in facts.env if read.resolved and base.is_own(read.place.file)} - OF_SYSTEM
     flags = [flag for flag in facts.flags if base.is_own(flag.place.file)]
     taken = study.arguments
     found = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lmp.codebase.facts import Kernel, Place
@@ -34,6 +33,8 @@ WAITS = frozenset(
      "wait_event", "cudaStreamWaitEvent", "item", "cpu", "tolist"]
 )  # fmt: skip
 """Calls after which the host, or a stream, has waited for a device."""
+TAKES = frozenset(["item", "cpu", "tolist", "barrier"])
+"""Those that have other uses too."""
 
 
 def performance(study: Study) -> Section:
@@ -64,7 +65,7 @@ def performance(study: Study) -> Section:
 
 
 def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
-    """Candidates by what stands in kernels' own lines. What sums products may be bound by either."""
+    """Candidates by what stands in kernels' own lines. What sums may be bound by either."""
     compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if PRODUCT in work.counts]
     scalar = [
         pointer(kernel.place, kernel.name)
@@ -83,34 +84,33 @@ def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
     title = Bold("Memory Bound:")
     known = any({LOAD, STORE, ATOMIC} & work.counts.keys() for _, work in worked)
     if moving:
-        yield sentence(
-            title, " candidates, as they move data and keep no running sum of products: ", *some(moving), "."
-        )
+        yield sentence(title, " candidates, as they move data and neither multiply nor sum: ", *some(moving), ".")
     elif known:
-        yield sentence(title, " none found (searched: kernels that load or store and keep no running sum of products).")
+        yield sentence(title, " none found (searched: kernels that load or store, and neither multiply nor sum).")
     else:
         yield sentence(title, " not judged, as no load and no store was found in kernels' own lines.")
     if scalar:
-        words = " they sum products, without tensor cores: "
+        words = " they sum, without tensor cores: "
         yield sentence(Bold("Either, by the sizes:"), words, *some(scalar), ".")
 
 
 def _synchronization(study: Study) -> Line:
-    waits: Counter[str] = Counter()
-    first: dict[str, Place] = {}
-    for function in study.reading.functions:
-        for call in function.calls:
-            if call.name in WAITS and function in study.reading.running and not ASIDE.search(function.file):
-                waits[call.name] += 1
-                first.setdefault(call.name, Place(function.file, call.line))
-    shown = [
-        sentence(code(name, 30), " at ", *plural(number, "place"), ", as ", pointer(first[name]))
-        for name, number in waits.most_common(6)
-    ]
     title = Bold("Synchronization:")
-    if not shown:
-        return sentence(title, " none found (searched: calls that wait for a device).")
-    return sentence(title, " in functions that lead to a model: ", joined(shown, "; "), ".")
+    run = [each for each in study.reading.functions if each in study.reading.running]
+    for where, functions, names in (
+        (" in functions that lead to a model: ", run, WAITS),
+        (" nowhere on the way to a model; elsewhere: ", study.reading.functions, WAITS - TAKES),
+    ):
+        waits: dict[str, list[Place]] = {}
+        for function in functions:
+            for call in function.calls if not ASIDE.search(function.file) else ():
+                if call.name in names:
+                    waits.setdefault(call.name, []).append(Place(function.file, call.line))
+        most = sorted(waits.items(), key=lambda item: -len(item[1]))[:6]
+        if most:
+            told = [sentence(code(n, 30), " at ", *plural(len(at), "place"), ", as ", pointer(at[0])) for n, at in most]
+            return sentence(title, where, joined(told, "; "), ".")
+    return sentence(title, " none found (searched: calls that wait for a device).")
 
 
 def some(found: Sequence[Inline]) -> list[Inline]:
@@ -134,11 +134,16 @@ def _timeline(study: Study) -> list[Block]:
                 ]
                 pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
     blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
-    words = (
-        "In the order of the lines: of several branches one is taken."
-        if pieces
-        else "Launches below the loop: none found (searched: the drawn calls; other packages start their own kernels)."
-    )
+    elsewhere = [each for each in study.base.facts.launches if study.base.is_own(each.place.file)]
+    words: Line
+    if pieces:
+        words = "In the order of the lines: of several branches one is taken."
+    elif elsewhere:
+        places = some([pointer(each.place, each.kernel) for each in elsewhere])
+        apart = sentence(*plural(len(elsewhere), "launch", "launches"), " outside of the drawn calls: ", *places)
+        words = sentence(*apart, f". When they run {UNKNOWN}.")
+    else:
+        words = "Launches: none found (searched: the whole code; other packages start their own kernels)."
     return [
         *blocks,
         Paragraph(words),

@@ -119,11 +119,11 @@ def _told(study: Study, each: Pitfall) -> Telling:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
         around: list[Inline] = [" around ", code(guarded, 70)] if guarded else []
         what = sentence(*where, code(each.written, 90), *around, ". ", each.effect)
-        return Telling(each, each.effect, _item(what, _within(each.trigger), _within(each.fix)))
+        return Telling(
+            each, f"{each.written}: {_within(each.effect)}", _item(what, _within(each.trigger), _within(each.fix))
+        )
     words = f"{error}: {message}" if message else error
-    around_it = conditions(study.base, each.cause)
-    own = Condition((each.written,)) if error == "AssertionError" or not around_it else around_it.pop()
-    refused = refusal_of(own, error) + _where_it_counts(around_it)
+    own, refused = refused_at(study, each.cause, each.written, error)
     asked = [
         name
         for name in _parameters(study, each)
@@ -140,6 +140,13 @@ def _told(study: Study, each: Pitfall) -> Telling:
         f"{effect}, else {words}" if error == "AssertionError" else f"{effect}, with {words}",
         _item(sentence(*where, *refused), sentence("it stops with ", code(words, 110)), fix),
     )
+
+
+def refused_at(study: Study, place: Place, written: str, error: str) -> tuple[Condition, list[Inline]]:
+    """What the assert or raise at a line refuses, and where that counts; ``written`` is its own condition."""
+    around = conditions(study.base, place)
+    own = Condition((written,)) if error == "AssertionError" or not around else around.pop()
+    return own, refusal_of(own, error) + _where_it_counts(around)
 
 
 def refusal_of(own: Condition, error: str) -> list[Inline]:

@@ -20,7 +20,7 @@ _STOP = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
-    r"^\s*(?:[$>]\s*)?((?:python3? -m )?"
+    r"^\s*(?:[$>]\s*)?((?:[A-Z_]+=\S+ )*(?:python3? -m )?"
     r"(?:pip3?|uv pip|uv|conda|poetry|cargo|cmake|make|ninja|docker|npm|git clone|bazel|pixi|brew)\b"
     r"(?: (?:install|sync|build|run|add|pull|clone|create|-B|-S|-j|\.\.|--build|-C|-e|https?:).*|$| \w[\w.-]*$)"
     r"|python3? setup\.py .*)"
@@ -38,7 +38,9 @@ NOTES = (
     (r"cmake", "configures or builds with CMake"),
     (r"^make(?: -C \S+)? [\w.-]*install", "installs"),
     (r"^make|ninja|cargo build|bazel", "builds"),
-    (r"docker", "runs or builds a container"),
+    (r"docker (?:build|compose build)", "builds an image of a container"),
+    (r"docker pull", "fetches an image of a container"),
+    (r"docker", "runs a container"),
     (r"uv sync|poetry install|pixi install|npm", "installs the dependencies"),
 )
 

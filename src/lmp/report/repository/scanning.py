@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from lmp.codebase.file_kinds import role
-from lmp.codebase.source import Source
+from lmp.codebase.source import Source, tree_of
 from lmp.report.repository.signs import Import, Note, NoteKind, Signs
 
 _HARDWARE = re.compile(
@@ -19,7 +18,7 @@ _HARDWARE = re.compile(
 )
 _TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
 _COMPILED = re.compile(
-    r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*)|(?:_dynamo|compiler)\.disable)"
+    r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*|load)|(?:_dynamo|compiler)\.disable)"
     r"|(?:mx|mlx\.core)\.compile|(?:jax|flax|equinox|eqx|haliax|hax)\.(?:\w+\.)*(?:p?jit|pmap|filter_p?jit|named_p?jit)"
     r"|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
 )
@@ -66,9 +65,7 @@ def signs(file: str, text: str, tree: ast.Module | None = None) -> Signs:
     Raises SyntaxError, ValueError or RecursionError for what Python cannot parse.
     """
     if tree is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+        tree = tree_of(text)
     scan = _Scan(file, text)
     scan.block(tree.body, _Where())
     notes = [*scan.notes, *_comments(text, scan.spans)]

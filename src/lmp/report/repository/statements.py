@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import UnionType
 
 from lmp.codebase.facts import Place
+from lmp.codebase.source import tree_of
 from lmp.report.repository.code_base import CodeBase
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -17,7 +20,7 @@ def _statements(base: CodeBase, file: str) -> dict[int, list[ast.stmt]]:
     """Line -> the functions, asserts, raises and assignments that begin there."""
     found: dict[int, list[ast.stmt]] = {}
     try:
-        tree = ast.parse(base.text(file) or "") if file.endswith(".py") else ast.Module([], [])
+        tree = tree_of(base.text(file) or "") if file.endswith(".py") else ast.Module([], [])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return found
     for node in ast.walk(tree):
@@ -50,13 +53,15 @@ def _parameter(of: ast.arg, default: ast.expr | None) -> str:
 
 
 def returned(node: Function) -> list[str]:
-    """The annotation of what it returns, else each expression that it returns, as written."""
+    """The annotation of what it returns, else each expression that it returns or yields, as written."""
     if node.returns is not None:
         return [ast.unparse(node.returns)]
     inner = {each for one in ast.walk(node) if isinstance(one, Function) and one is not node for each in ast.walk(one)}
-    found = [each for each in ast.walk(node) if isinstance(each, ast.Return) and each not in inner]
+    leaving = ast.Return | ast.Yield | ast.YieldFrom
+    found = [each for each in ast.walk(node) if isinstance(each, leaving) and each not in inner]
     found.sort(key=lambda each: each.lineno)
-    return list(dict.fromkeys(ast.unparse(each.value) for each in found if each.value is not None))
+    given = [(each, ast.unparse(each.value)) for each in found if each.value is not None]
+    return list(dict.fromkeys(text if isinstance(each, ast.Return) else f"yield {text}" for each, text in given))
 
 
 def refusal(base: CodeBase, place: Place) -> tuple[str, str]:
@@ -82,17 +87,21 @@ class Condition:
 def conditions(base: CodeBase, place: Place) -> list[Condition]:
     """Of the statement at a line the conditions of the branches that it stands in, the outermost of its function first.
 
-    Loops, handlers of errors and earlier returns are not told.
+    What returns right before an ``else`` or a ``raise`` is one of the tests that failed there. Loops, handlers of
+    errors and other returns are not told.
     """
     found: list[Condition] = []
-    waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in _functions(base, place)]
+    inside = _functions(base, place)
+    left = _left_before(inside)
+    waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in inside]
     while waiting:
         node, around = waiting.pop()
         if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
-            found = around
+            before = tuple(ast.unparse(test) for test in left.get(node, ()))
+            found = [*around, Condition(before, holds=False)] if before else around
         if isinstance(node, ast.If):
             waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
-            tests = [node.test]
+            tests = [*left.get(node, ()), node.test]
             while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
                 node = node.orelse[0]
                 waiting += [(each, [*around, Condition((ast.unparse(node.test),))]) for each in node.body]
@@ -102,6 +111,29 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
         else:
             waiting += [(each, around) for each in ast.iter_child_nodes(node) if not isinstance(each, Function)]
     return found
+
+
+def _left_before(bodies: Iterable[ast.AST]) -> dict[ast.stmt, list[ast.expr]]:
+    """Of each ``if`` and ``raise`` the tests of those right before it with which the function returns."""
+    found: dict[ast.stmt, list[ast.expr]] = {}
+    for node in (each for body in bodies for each in ast.walk(body)):
+        for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            tests: list[ast.expr] = []
+            for statement in block if isinstance(block, list) else ():
+                found[statement] = list(tests)
+                branch = statement if isinstance(statement, ast.If) and not statement.orelse else None
+                if branch is None or not _leaves(branch.body, ast.Return | ast.Raise):
+                    tests = []
+                elif _leaves(branch.body, ast.Return):
+                    tests = [*tests, branch.test]
+    return found
+
+
+def _leaves(body: Sequence[ast.stmt], by: type[ast.stmt] | UnionType) -> bool:
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return bool(last.orelse) and _leaves(last.body, by) and _leaves(last.orelse, by)
+    return isinstance(last, by)
 
 
 def _functions(base: CodeBase, place: Place) -> list[Function]:

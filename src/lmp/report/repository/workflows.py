@@ -110,8 +110,8 @@ def _no_entry(study: Study, title: str, searched: str) -> Line:
     found = [each for each in of_kind if aside or study.base.is_own(each.place.file)]
     if found:
         shown = joined([[code(each.name, 90), " at ", pointer(each.place)] for each in found[:4]])
-        more = [" and ", *plural(len(found) - 4, "more file")] if len(found) > 4 else []
-        none = f"{title}: not determined; none was found that leads to a model. Files that are started: "
+        more = [f" and {len(found) - 4} more"] if len(found) > 4 else []
+        none = f"{title}: not determined; none was found that leads to a model. Of this kind there are: "
         return sentence(none, shown, *more, ".")
     return f"{title}: none found (searched: {searched})"
 

@@ -1,0 +1,458 @@
+"""Caches and attention in makes that differ: each row follows from reading the few lines here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row
+
+
+def found(folder: Path, section: str, text: str) -> set[str]:
+    (folder / "run.py").write_text(text)
+    rows = every_row(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+    return {row.symbol for row in rows if row.section == section}
+
+
+STATE = """import torch
+
+LayerCache = dict[str, torch.Tensor]
+CACHES = dict[str, int]
+MyCache = torch.nn.Module()
+
+
+class State:
+    cache: dict[str, torch.Tensor] | None
+    cache_length: int = 64
+    use_cache: bool = True
+
+
+    def drop(self, rows):
+        kept = [row for row in rows if row]
+        if not kept:
+            raise ValueError(rows)
+        first = kept[0]
+        self.cache = {"k": self.cache["k"][first]}
+        return first
+
+    def left(self, rows):
+        return rows
+
+
+class TheCache:
+    cache: LayerCache
+
+    def cut(self, first):
+        if first < 0:
+            raise ValueError(first)
+        last = first + 1
+        size = last - first
+        print(size)
+        return TheCache(self.cache, last, size)
+
+
+class Given:
+    def __init__(self, cache):
+        self.cache = cache
+
+
+class PairCache:
+    def __init__(self, count):
+        self.keys = []
+        self.values = []
+        self.key_dtype = torch.half
+
+
+def attend(q, k, v, cache):
+    keys = torch.scatter(cache["k"], 0, q, k)
+    values = cache["v"]
+    cache["v"][q] = v
+    scores = torch.matmul(q, keys)
+    weights = torch.softmax(scores, -1)
+    mixed = torch.matmul(weights, values)
+    return mixed
+"""
+
+
+def test_where_caches_are_kept(tmp_path: Path) -> None:
+    rows = found(tmp_path, "kv_cache", STATE)
+    # LayerCache is a type, TheCache has one. A state says that it has a cache and how long it is, and replaces it.
+    # A cache of pairs has both. Given keeps what is another's; ``use_cache`` and ``key_dtype`` hold no cache.
+    # ``cache["v"]`` is of values that are kept.
+    assert rows == {
+        *(
+            "LayerCache",
+            "TheCache",
+            "TheCache.cache",
+            "TheCache.cut",
+            "State.cache",
+            "State.cache_length",
+            "State.drop",
+        ),
+        *("PairCache", "PairCache.keys", "PairCache.values", "attend"),
+    }
+
+
+FAR = """from distant import make_engine
+
+
+def load(path, kind):
+    if not path:
+        raise ValueError(path)
+    engine = make_engine(path)
+    print(kind)
+    if kind:
+        engine.check()
+    return engine
+
+
+class Batcher:
+    def __init__(self, engine):
+        self.engine = engine
+        self.waiting = []
+
+    def admit(self, requests):
+        left = self.engine.free_blocks
+        taken = []
+        for request in requests:
+            if left > 0:
+                left -= 1
+                taken.append(request)
+        return taken
+
+    def finish(self, requests):
+        done = []
+        for request in requests:
+            if request.ended:
+                self.engine.flush(request.uid)
+                done.append(request)
+        return done
+
+    def name(self):
+        text = self.engine.name.lower()
+        if not text:
+            text = "none"
+        words = text.split()
+        first = words[0]
+        return first
+
+
+def main():
+    batcher = Batcher(load("a", 1))
+    batcher.finish(batcher.admit([1, 2]))
+    batcher.name()
+"""
+
+
+def test_a_cache_in_another_package(tmp_path: Path) -> None:
+    # The engine tells free blocks, so it holds the cache. What reads its name asks nothing of that.
+    assert found(tmp_path, "kv_cache", FAR) == {"load", "Batcher.admit", "Batcher.finish"}
+
+
+ELSEWHERE = """from distant import Model
+
+
+def load(path, kind):
+    if not path:
+        raise ValueError(path)
+    model = Model.read(path, attn_implementation=kind)
+    print(kind)
+    print(path)
+    return model
+
+
+def patch(model, forward):
+    layers = model.layers
+    if not layers:
+        raise ValueError(model)
+    for layer in layers:
+        attention = layer.first
+        attention.forward = forward
+    return layers
+
+
+def main():
+    model = load("a", 1)
+    return patch(model, print)
+"""
+
+
+def test_attention_of_another_package(tmp_path: Path) -> None:
+    # Nothing here attends: load says which attention the model takes, and patch changes the modules of it.
+    assert found(tmp_path, "attention", ELSEWHERE) == {"load", "patch"}
+    text = (
+        "import torch\n\nHAS_FLASH_ATTN = False\nATTENTION_SIZE = 4\n\n\n"
+        "def attend(q, k, v):\n    return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+    )
+    # A name tells whether a library is there. Where the code attends itself, a keyword is a setting of its own.
+    assert found(tmp_path, "attention", text + ELSEWHERE.partition("\n")[2]) >= {"HAS_FLASH_ATTN"}
+    assert not found(tmp_path, "attention", text + ELSEWHERE) & {"ATTENTION_SIZE", "load", "patch"}
+
+
+MASKS = """import torch
+import torch.nn.functional as F
+
+
+class Attention:
+    def forward(self, x, places):
+        mask = _sliding_mask(places, 4)
+        return F.scaled_dot_product_attention(x, x, x, mask)
+
+
+def _sliding_mask(places, size):
+    others = places[..., None, :]
+    these = places[..., :, None]
+    mask = others > these - size
+    mask = mask * (others < these + size)
+    return mask
+
+
+def make_attention_mask(kept, images):
+    mask = _causal_mask(kept)
+    if images is not None:
+        mask = mask | images
+    shape = mask.shape
+    print(shape)
+    return mask
+
+
+def _causal_mask(kept):
+    size = kept.shape[-1]
+    mask = torch.tril(torch.ones(size, size))
+    wide = kept[..., None, :]
+    print(size)
+    print(wide)
+    return wide * mask
+
+
+class State:
+    def attention_mask(self):
+        mask = self.whole
+        if mask is None:
+            raise ValueError(self)
+        size = self.size
+        print(size)
+        return mask[:size]
+
+
+def main(x):
+    make_attention_mask(x, x)
+    State().attention_mask()
+    return Attention().forward(x, x)
+"""
+
+
+def test_masks_of_what_may_be_attended_to(tmp_path: Path) -> None:
+    rows = found(tmp_path, "attention", MASKS)
+    # Attention calls the one that its module keeps to itself; _causal_mask is a part of the other. State makes none: it
+    # takes nothing to make one from.
+    assert rows & {"_sliding_mask", "make_attention_mask", "_causal_mask", "State.attention_mask"} == {
+        "_sliding_mask",
+        "make_attention_mask",
+    }
+
+
+PAGED = """import flashinfer
+import torch
+
+
+class SlotLender:
+    def __init__(self, count):
+        self.left = list(range(count))
+        self.taken = {}
+
+    def allocate(self, name, count):
+        if count > len(self.left):
+            raise MemoryError(name)
+        given = self.left[:count]
+        self.left = self.left[count:]
+        self.taken[name] = given
+        print(given)
+        return given
+
+    def free(self, name):
+        self.left += self.taken.pop(name)
+
+class Desk:
+    def allocate(self, name):
+        return name
+
+    def free(self, name):
+        return name
+
+
+class Attention:
+    block_table: torch.Tensor
+
+    def __init__(self, size):
+        self.k_cache = torch.zeros(size)
+        self.v_cache = torch.zeros(size)
+        self.use_cache = True
+
+    def put(self, k, v, places):
+        last = places[-1]
+        if last < 0:
+            raise ValueError(places)
+        first = places[0]
+        print(first)
+        flashinfer.append_paged_kv_cache(k, v, places)
+        return last
+
+
+def main(x):
+    lender = SlotLender(4)
+    lender.allocate("a", 1)
+    lender.free("a")
+    Desk().free(lender)
+    return Attention(4).put(x, x, x)
+"""
+
+
+def test_numbers_of_places_and_writes_of_another_package(tmp_path: Path) -> None:
+    # A lender of slots keeps no tensor, and main asks it for some; a desk lends no places. What attention keeps has its
+    # places; another package writes what put is given.
+    assert found(tmp_path, "kv_cache", PAGED) == {
+        *("main", "SlotLender", "SlotLender.allocate", "SlotLender.free"),
+        *("Attention.block_table", "Attention.k_cache", "Attention.v_cache", "Attention.put"),
+    }
+
+
+STORE = """import torch
+
+
+class Shelf(dict):
+    def clear_all(self):
+        for key in list(self):
+            del self[key]
+        print(len(self))
+        size = 0
+        return size
+
+
+class HasShelf:
+    def attach(self, shelf: Shelf):
+        self.shelf = shelf
+
+    def mine(self):
+        if self.shelf is None:
+            return None
+        name = id(self)
+        print(name)
+        print(self)
+        return self.shelf[name]
+
+
+class Mix(HasShelf):
+    def forward(self, q, k, v):
+        found = self.mine()
+        k_cache = found["key"]
+        v_cache = found["value"]
+        return torch.nn.functional.scaled_dot_product_attention(q, k_cache, v_cache)
+
+
+class Written:
+    def forward(self, cache, k, v, at):
+        new_k = cache.k.at[at].set(k)
+        new_v = cache.v.at[at].set(v)
+        first = at[0]
+        print(first)
+        print(new_k)
+        return new_k, new_v
+
+
+class Plain:
+    def forward(self, q):
+        found = self.rows()
+        first = found["key"]
+        return first
+
+    def rows(self):
+        return {}
+
+
+def main(x):
+    shelf = Shelf()
+    shelf.clear_all()
+    Mix().attach(shelf)
+    Mix().forward(x, x, x)
+    Written().forward(x, x, x, x)
+    return Plain().forward(x)
+"""
+
+
+def test_keys_and_values_in_stores_and_in_what_is_given_back(tmp_path: Path) -> None:
+    # Mix takes keys and values from what HasShelf gives it: an element of a Shelf. Written gives a cache with new ones.
+    assert found(tmp_path, "kv_cache", STORE) >= {
+        "Shelf",
+        "Shelf.clear_all",
+        "HasShelf",
+        "HasShelf.mine",
+        "Written.forward",
+    }
+    assert not {each for each in found(tmp_path, "kv_cache", STORE) if "Plain" in each}
+
+
+RECURRENT = """import torch
+
+
+class Mix:
+    def step(self, x, conv_state, ssm_state):
+        conv_state.copy_(torch.roll(conv_state, -1))
+        conv_state[:, -1] = x
+        y = torch.sum(conv_state)
+        ssm_state.copy_(ssm_state * 2 + y)
+        first = y[0]
+        return first
+
+
+class Other:
+    def step(self, x, state):
+        state.copy_(torch.roll(state, -1))
+        first = x[0]
+        last = x[-1]
+        print(first)
+        print(last)
+        return state
+
+
+def run(x, conv_state, ssm_state):
+    for at in range(8):
+        x = Mix().step(x, conv_state, ssm_state)
+    return Other().step(x, x)
+"""
+
+
+def test_a_state_that_a_recurrent_layer_carries(tmp_path: Path) -> None:
+    # A layer writes its states each step; any other state is none of a cache.
+    assert found(tmp_path, "kv_cache", RECURRENT) == {"Mix.step"}
+
+
+GIVEN_ON = """def go_on(model, state, x):
+    cache = None
+    for step in range(8):
+        out = model(x, cache=state.cache)
+        x = state.step(cache=out.cache, picked=out.logits)
+    first = x[0]
+    return first
+
+
+def show(find, use, x):
+    for step in range(8):
+        out = find(x)
+        x = use(size=out.cache_size)
+    first = x[0]
+    last = x[-1]
+    print(first)
+    return last
+
+
+def main(model, state, x):
+    show(model, state, x)
+    return go_on(model, state, x)
+"""
+
+
+def test_a_cache_that_one_call_gives_and_the_next_takes(tmp_path: Path) -> None:
+    assert found(tmp_path, "kv_cache", GIVEN_ON) == {"go_on"}

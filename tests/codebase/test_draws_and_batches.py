@@ -1,0 +1,287 @@
+"""Sampling and order of work in makes that differ: each row follows from reading the few lines here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row
+
+
+def rows(folder: Path, files: dict[str, str], section: str) -> set[tuple[str, str]]:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    return {(row.role, row.symbol) for row in every_row(reading) if row.section == section}
+
+
+FLAX = """import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+class SamplingMethod:
+    def choose(self, logits, key):
+        raise NotImplementedError
+
+
+class Greedy(SamplingMethod):
+    def choose(self, logits, key):
+        return jnp.argmax(logits, -1)
+
+
+class Table:
+    def setup(self):
+        self.table = self.param("table", jax.nn.initializers.normal(), (self.vocab_size, self.width))
+
+    def decode(self, x):
+        return jnp.dot(x, self.table.T)
+
+
+class Net:
+    def setup(self):
+        self.embedder = Table(self.config)
+
+    def __call__(self, ids):
+        x = jax.nn.dot_product_attention(ids, ids, ids)
+        logits = self.embedder.decode(x)
+        return logits
+
+
+@dataclasses.dataclass
+class Sampler:
+    net: Net
+    sampling: SamplingMethod
+    width: int
+    stop_tokens: tuple = ()
+    max_out_length: int = 8
+
+    def sample(self, prompts, seed):
+        ids = self.pad_all(prompts)
+        key = as_key(seed)
+        return self.loop(ids, key)
+
+    def pad_all(self, prompts):
+        longest = max(len(each) for each in prompts)
+        longest = to_bucket(longest, (8, 16))
+        return pad_to(prompts, longest)
+
+    def loop(self, ids, key):
+        def go_on(state):
+            return ~jnp.all(state.done)
+
+        step = functools.partial(self.step, key=key)
+        return jax.lax.while_loop(go_on, step, ids)
+
+    def step(self, ids, key):
+        logits = self.net(ids)
+        return self.sampling.choose(logits, key)
+
+
+def pad_to(prompts, length):
+    found = []
+    for each in prompts:
+        short = length - len(each)
+        found.append(each + [0] * short)
+    return found
+
+
+def to_bucket(length, buckets):
+    for each in buckets:
+        if length <= each:
+            return each
+    return length
+
+
+def as_key(seed):
+    if seed is None:
+        seed = 0
+    if seed < 0:
+        raise ValueError(seed)
+    return jax.random.key(seed)
+"""
+
+
+def test_an_object_that_draws(tmp_path: Path) -> None:
+    # A way to draw is named by its class above. The sampler is made with it, with what ends a text and a limit; its
+    # width is none. The table has a row for each token, and the net takes its logits from there.
+    assert rows(tmp_path, {"flow/run.py": FLAX}, "sampling") >= {
+        ("sample", "Greedy"),
+        ("logits", "Table.decode"),
+        ("logits", "Net.__call__"),
+        ("parameters", "Sampler.sampling"),
+        ("parameters", "Sampler.stop_tokens"),
+        ("parameters", "Sampler.max_out_length"),
+        ("sample", "Sampler.sample"),
+        ("sample", "Sampler.step"),
+        ("seed", "as_key"),
+    }
+    assert ("parameters", "Sampler.width") not in rows(tmp_path, {}, "sampling")
+
+
+def test_a_batch_that_waits_for_its_longest(tmp_path: Path) -> None:
+    # Prompts are padded to one length, which is that of a bucket; the loop ends when all are done, and its caller has
+    # them.
+    assert rows(tmp_path, {"flow/run.py": FLAX}, "scheduler") == {
+        ("batch", "Sampler.pad_all"),
+        ("batch", "pad_to"),
+        ("chunking", "to_bucket"),
+        ("batch", "Sampler.loop"),
+        ("batch", "Sampler.sample"),
+    }
+
+
+HANDED = """import torch
+
+
+class Model:
+    def __init__(self, net, sample_fn):
+        self.net = net
+        self.sample = sample_fn
+
+    def generate(self, ids):
+        for _ in range(9):
+            logits = self.net(ids)
+            probs = torch.softmax(logits, -1)
+            ids = self.sample(probs)
+            print(ids)
+        return ids
+
+
+def load(net, sample_fn):
+    for each in net.parameters():
+        each.freeze()
+    net.eval()
+    for each in net.buffers():
+        each.freeze()
+    return Model(net, sample_fn)
+"""
+
+
+def test_a_draw_that_a_caller_hands_in(tmp_path: Path) -> None:
+    # The first function that takes it has the argument; the object keeps it, and its loop gives it probabilities.
+    assert rows(tmp_path, {"hand/in.py": HANDED}, "sampling") == {
+        ("parameters", "load.sample_fn"),
+        ("sample", "Model.sample"),
+        ("sample", "Model.generate"),
+    }
+
+
+STEPS = """import torch
+from torch.distributions import Categorical
+
+
+class TopLogits:
+    def __init__(self, top_k):
+        self.top_k = top_k
+
+    def forward(self, logits):
+        least = torch.topk(logits, self.top_k)[0][-1]
+        logits[logits < least] = 0
+        return logits
+
+
+class LogitsSampler:
+    def __call__(self, logits):
+        logits = logits.float()
+        return Categorical(logits=logits).sample()
+
+
+def steps_of(options):
+    steps = {}
+    if options.top_k:
+        steps["top"] = TopLogits(options.top_k)
+    steps["draw"] = LogitsSampler()
+    return steps
+
+
+def run_sampler(input_logits, steps):
+    if not steps:
+        raise ValueError(steps)
+    for each in steps.values():
+        input_logits = each(input_logits)
+        print(input_logits)
+    return input_logits
+
+
+def draw(input_logits, steps):
+    return run_sampler(input_logits, steps)
+"""
+
+
+def test_steps_that_a_request_asks_for(tmp_path: Path) -> None:
+    # A distribution draws; what makes several steps sets them as a request says; a sampler that takes logits is one.
+    assert rows(tmp_path, {"step/s.py": STEPS}, "sampling") >= {
+        ("sample", "LogitsSampler"),
+        ("parameters", "steps_of"),
+        ("sample", "run_sampler"),
+    }
+
+
+QUEUE = """import queue
+
+import torch.nn.functional as F
+
+
+class Batcher:
+    def __init__(self, net):
+        self.net = net
+        self.request_queue = queue.Queue()
+        self.buffer = []
+
+    def step(self):
+        for request in self.buffer:
+            F.scaled_dot_product_attention(request, request, request)
+
+    def schedule(self):
+        while not self.request_queue.empty():
+            self.buffer.append(self.request_queue.get())
+
+    def reset_status(self):
+        kept = []
+        while not self.request_queue.empty():
+            kept.append(self.request_queue.get())
+        self.buffer = kept
+
+
+class Server(Batcher):
+    def __call__(self):
+        while True:
+            self.schedule()
+            self.step()
+            if not self.buffer:
+                print("nothing waits")
+                break
+
+    def put_request(self, request):
+        if request is None:
+            raise ValueError(request)
+        request.age = 0
+        request.place = 0
+        self.request_queue.put(request)
+
+    def name_of(self, request):
+        name = str(request)
+        if not name:
+            raise ValueError(request)
+        name = name.strip()
+        return name
+"""
+
+
+def test_a_class_that_builds_on_one_with_a_queue(tmp_path: Path) -> None:
+    # The queue itself, what moves requests in either class, and the loop that a server runs for ever.
+    found = rows(tmp_path, {"keep/q.py": QUEUE}, "scheduler")
+    assert {symbol for _, symbol in found} >= {
+        "Batcher.request_queue",
+        "Batcher.schedule",
+        "Batcher.reset_status",
+        "Server.__call__",
+        "Server.put_request",
+    }
+    assert "Server.name_of" not in {symbol for _, symbol in found}
