@@ -499,10 +499,11 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
                 # A name that is looked for at the top is no module inside of a package.
                 continue
             there = reading.facts.graphs[found[0]]
-            has = {*there.top, *there.classes, *there.names, *there.imports, *(there.body.reads if there.body else ())}
+            has = (there.top, there.classes, there.names, there.imports, there.body.reads if there.body else ())
+            if there.stars or any("__getattr__" in each or found[1] in each for each in has):
+                continue
             folder = found[0].removesuffix("/__init__.py")
-            beside = any(each.startswith(f"{folder}/{found[1]}") for each in reading.roles)
-            if not (there.stars or beside or "__getattr__" in has or found[1] in has):
+            if not any(each.startswith(f"{folder}/{found[1]}") for each in reading.roles):
                 where = Place(file, line)
                 effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
                 yield Pitfall(
