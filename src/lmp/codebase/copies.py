@@ -24,7 +24,7 @@ def without_copies(listed: Sequence[Listed]) -> tuple[list[Listed], list[Skipped
             folders.setdefault(top, []).append(each)
     alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for top, files in folders.items():
-        python = tuple((each.file[len(top) :], each.size) for each in files if each.file.endswith(".py"))
+        python = tuple((each.file[len(top) :], each.size) for each in _python(files))
         if len(python) >= FEW:
             alike.setdefault(python, []).append(top)
     copies: dict[str, str] = {}

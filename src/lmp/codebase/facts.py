@@ -192,7 +192,7 @@ class RepoFacts:
     install: list[tuple[str, Place]] = field(default_factory=list)
     """How it is installed or built, from its own files: command, and where that stands."""
     requires: dict[str, bool] = field(default_factory=dict)
-    """Packages that its own files name, in small letters with hyphens, and whether each is always installed with it."""
+    """Packages that its files name, in small letters with hyphens, and whether each is installed without an extra."""
     graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)
     """By file: the records of the call graph."""
     also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -56,8 +56,7 @@ REQUIREMENT = re.compile(r"""^[\s\-"']*([A-Za-z][\w.-]*)\s*(?:\[[\w,\s-]*\])?\s*
 
 
 def requires(file: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Packages that a file of the build names, and whether each is always installed with it: those of an extra, or of
-    one platform, are not."""
+    """Packages that a file of the build names, and whether each is installed with it: those of an extra are not."""
     name = PurePosixPath(file).name.lower()
     if name in ("metadata", "pkg-info"):
         for stated in re.findall(r"^Requires-Dist: *(.+)$", text, re.MULTILINE):

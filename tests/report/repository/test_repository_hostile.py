@@ -102,3 +102,13 @@ def test_broken_files_are_listed(tmp_path: Path) -> None:
     listed = report.section("Appendix G: files not read")
     for name in ("broken.py", "deep.py", "binary.py", "loop"):
         assert name in listed, name
+
+
+def test_classes_of_a_file_that_does_not_parse_stop_nothing(tmp_path: Path) -> None:
+    broken = "class Base:\n    def run(self):\n        pass\n\n\nclass Kind(Base):\n    pass\n\n\ndef broken(:\n"
+    root = written(tmp_path / "small", {"small/__init__.py": "import torch\n", "small/broken.py": broken})
+    report = reported(root)
+    # Its classes are known by their lines; what they build on is not.
+    assert {each.qualname for each in report.facts.definitions} >= {"Base", "Kind"}
+    assert "does not parse: invalid syntax, line 10" in report.text
+    assert "add a subclass" not in report.text

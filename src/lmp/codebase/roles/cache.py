@@ -497,8 +497,10 @@ def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
 
 
 def far(reading: Reading) -> Iterator[tuple[Function, str]]:
-    """What makes an object of another package which tells how many blocks are free, asks it for that, or has it hold or
-    give back what a request takes: the cache is in that package."""
+    """What works with an object of another package that tells how many blocks are free: the cache is in that package.
+
+    It makes the object, asks it, or has it hold or give back what a request takes.
+    """
     told: dict[Function, str] = {}
     objects: set[str] = set()
     for function in reading.functions:

@@ -359,8 +359,8 @@ class Paths:
 
     @cached_property
     def model(self) -> Ways:
-        """The ways to the model, else to attention that meets sampling or a gradient; where
-        the model is of another package, to what gets logits from a call."""
+        """The ways to the model, else to attention that meets sampling or a gradient. Where the model is of another
+        package, to what gets logits from a call."""
         if self.reading.model is not None:
             return self.ways(self._outermost(self.reading.model))
         attends = self.ways(self.attention)
@@ -470,10 +470,7 @@ class Paths:
         """The calls that carry most of a run, outermost first."""
         flow = _Flow()
         ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
-        asked: dict[str, Ways] = {}
-        for kind in ("batch",):
-            if kind in ends and self.hubs:
-                asked[kind] = ends[kind]
+        asked = {kind: ways for kind, ways in ends.items() if kind == "batch"}
         starts: list[Function] = []
         entered = {each for _, each in self.entries}
         for number, hub in enumerate(self.hubs):

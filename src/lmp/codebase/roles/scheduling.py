@@ -141,8 +141,9 @@ def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Func
 def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
     """Functions of no class that are given an object with a queue of requests, or one that keeps such an object: they
     are what methods are elsewhere."""
-    queues = {of for of in classes if _queues(of) and not of.native}
-    items = {item for of in queues for item in _items(reading, of, _queues(of))}
+    kept = {of: _queues(of) for of in classes if not of.native}
+    queues = {of for of, names in kept.items() if names}
+    items = {item for of in queues for item in _items(reading, of, kept[of])}
     running = reading.running
     holders = {
         of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues

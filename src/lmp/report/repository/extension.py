@@ -116,14 +116,11 @@ def _goal(name: str, where: Definition | None) -> Line:
 
 def _bases(study: Study) -> Iterator[Point]:
     abstract = {(file, note.text): note.detail for file, note in study.base.notes("abstract")}
-    graph = study.reading.graph.evaluator
     for base in study.base.definitions:
-        of = study.reading.facts.graphs[base.place.file].classes.get(base.name) if base.kind == "class" else None
-        if of is None or "." in base.qualname:
+        if base.kind != "class" or "." in base.qualname:
             continue
         name, must = base.name, abstract.get((base.place.file, base.qualname), "")
-        below = (study.base.definition(each.file, each.qualname) for each in graph.subclasses.get(of, ()))
-        own = [child for child in below if child is not None and child in study.base.definitions]
+        own = _children(study, base)
         if len(own) < (2 if must else 4) or re.search(
             r"Error$|Exception$|Enum$|Params$|ReqInput|ReqOutput|Output$", name
         ):
@@ -138,6 +135,22 @@ def _bases(study: Study) -> Iterator[Point]:
             len(own) * (2 if must else 1),
             bool(ASIDE.search(base.place.file)),
         )
+
+
+def _children(study: Study, base: Definition) -> list[Definition]:
+    """Classes of its own code that build on a class. Of C++, whose bases the graph does not keep, by the class's name;
+    a file that does not parse has no graph."""
+    graph = study.base.facts.graphs.get(base.place.file)
+    of = graph.classes.get(base.name) if graph is not None else None
+    if of is None or of.native:
+        first = next(
+            each for each in study.base.by_name[base.name] if each.kind == "class" and "." not in each.qualname
+        )
+        named = study.base.subclasses.get(base.name, ()) if first is base else ()
+        return [child for child in named if child is not base]
+    below = study.reading.graph.evaluator.subclasses.get(of, ())
+    found = (study.base.definition(each.file, each.qualname) for each in below if study.base.is_own(each.file))
+    return [child for child in found if child is not None]
 
 
 # --- folders of alike files ------------------------------------------------------------------------------------------

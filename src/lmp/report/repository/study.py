@@ -200,8 +200,11 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first: from each a call leads to sampling, to
-        logits or to a step of training, as far as Python shows it. A loop over layers or tuned sizes is none."""
+        """Functions with a loop that runs a model again and again, best first.
+
+        A call of each leads to sampling, logits or a step of training, as far as Python shows it. A loop over layers
+        or tuned sizes is none.
+        """
         reading = self.reading
         ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains])
         return [each for each in decode_loops(reading) if each.native or each in ends]
