@@ -139,7 +139,8 @@ def _timeline(study: Study) -> list[Block]:
     if pieces:
         words = "In the order of the lines: of several branches one is taken."
     elif elsewhere:
-        places = some([pointer(each.place, each.kernel) for each in elsewhere])
+        # A launch through a variable does not have the kernel's name.
+        places = some([pointer(each.place) for each in elsewhere])
         apart = sentence(*plural(len(elsewhere), "launch", "launches"), " outside of the drawn calls: ", *places)
         words = sentence(*apart, f". When they run {UNKNOWN}.")
     else:

@@ -88,7 +88,9 @@ def with_default(name: str, setting: Flag | EnvRead) -> str:
 def pointer(place: Place, symbol: str | None = None) -> Pointer:
     """``symbol`` of a dotted name is its last part. The name of the file itself does not stand in it, and an expression
     that a name is put together by is no symbol."""
-    if symbol is None or place.file.endswith(symbol) or not is_symbol(symbol):
+    # ``__main__.py`` may start a program without saying so.
+    is_file = symbol == "__main__" and place.file.endswith("__main__.py")
+    if symbol is None or is_file or place.file.endswith(symbol) or not is_symbol(symbol):
         return Pointer(place.file, place.line)
     return Pointer(place.file, place.line, symbol=symbol.rpartition(".")[2] or None)
 
