@@ -113,7 +113,7 @@ class Bench:
             prompt="Analyse Toy.",
             tools=[self.desk.tool()],
             roots=[self.root],
-            caps=Caps(max_turns=12, timeout=60.0),
+            caps=Caps(max_turns=12, timeout=600.0),
             is_over=lambda: self.desk.accepted,
         )
         return replace(task, **changes)

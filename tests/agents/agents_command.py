@@ -60,7 +60,7 @@ class Lmp:
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert KEY[-12:] not in out + err
         return process.returncode, out, err
 

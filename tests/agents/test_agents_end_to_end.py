@@ -82,7 +82,7 @@ def test_ctrl_c_keeps_everything_and_resume_goes_on(lmp: Lmp, service: MessagesS
     while len(service.scripts[0].requests) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     asked.set()
     assert process.returncode == 130, err
     run = next(lmp.results.glob(".runs/*")).name

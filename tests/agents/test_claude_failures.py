@@ -107,7 +107,7 @@ def test_a_service_that_breaks_off_in_mid_stream(bench, service: MessagesServer)
 
 def test_a_service_that_breaks_off_once(bench, service: MessagesServer) -> None:
     service.plays(Reply([says("I begin" * 20)], breaks_off=True), RIGHT, repeats_last=True)
-    assert bench.run(bench.task(caps=Caps(max_turns=4, timeout=60.0))).how == "over"
+    assert bench.run(bench.task(caps=Caps(max_turns=4, timeout=600.0))).how == "over"
 
 
 def test_a_cli_that_is_killed(bench, service: MessagesServer, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_two_agents_at_once_over_one_ledger(bench, service: MessagesServer, tmp_
     async def one(name: str, waiting: int) -> Ended:
         desk = Desk()
         share = ledger.grant(name, waiting)
-        caps = Caps(timeout=60.0, budget_usd=share.usd)
+        caps = Caps(timeout=600.0, budget_usd=share.usd)
         task = bench.task(
             name=name, prompt=f"Analyse {name}.", caps=caps, tools=[desk.tool()], is_over=lambda: desk.accepted
         )
@@ -272,7 +272,7 @@ from pathlib import Path
 from lmp.agents.base import Caps, Task
 from lmp.agents.claude import ClaudeAgent
 folder = Path(sys.argv[1])
-task = Task("Toy", "module-analyzer", "You analyse.", "Analyse Toy.", [], [folder], Caps(timeout=60.0))
+task = Task("Toy", "module-analyzer", "You analyse.", "Analyse Toy.", [], [folder], Caps(timeout=600.0))
 asyncio.run(ClaudeAgent(folder / "agents", model=sys.argv[2]).carry_out(task, lambda event: None))
 """
 
@@ -289,7 +289,7 @@ def test_lmp_that_is_stopped_leaves_no_process(service: MessagesServer, tmp_path
         while not script.requests and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(number)
-        _, said = process.communicate(timeout=15)
+        _, said = process.communicate(timeout=600)
     assert process.returncode == -number, said
 
 

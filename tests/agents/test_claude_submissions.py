@@ -106,7 +106,7 @@ def test_a_long_answer_of_a_tool_arrives_whole(bench, service: MessagesServer) -
 def test_the_turn_cap_ends_an_agent_that_never_stops(bench, service: MessagesServer) -> None:
     script = service.plays(Reply([calls(SUBMIT, {"flops": 1})]), repeats_last=True)
 
-    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=60.0)))
+    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=600.0)))
 
     assert (ended.how, ended.turns, len(script.requests)) == ("turns", 3, 3)
 
@@ -114,7 +114,7 @@ def test_the_turn_cap_ends_an_agent_that_never_stops(bench, service: MessagesSer
 def test_the_turn_cap_holds_over_follow_ups(bench, service: MessagesServer) -> None:
     service.plays(Reply([says("hm")]), Reply([calls(SUBMIT, {"flops": 1})]), repeats_last=True)
 
-    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=60.0), next_message=lambda: "go on"))
+    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=600.0), next_message=lambda: "go on"))
 
     assert (ended.how, ended.turns) == ("turns", 3)
 
@@ -122,7 +122,7 @@ def test_the_turn_cap_holds_over_follow_ups(bench, service: MessagesServer) -> N
 def test_the_turn_cap_holds_where_only_follow_ups_are_said(bench, service: MessagesServer) -> None:
     script = service.plays(Reply([says("hm")]), repeats_last=True)
 
-    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=60.0), next_message=lambda: "go on"))
+    ended = bench.run(bench.task(caps=Caps(max_turns=3, timeout=600.0), next_message=lambda: "go on"))
 
     assert (ended.how, ended.turns, len(script.requests)) == ("turns", 3, 3)
 
@@ -138,7 +138,7 @@ def test_the_budget_cap(bench, service: MessagesServer) -> None:
     # 100,000 tokens in and 1,000 out are $0.30 + $0.015 an answer: the second passes $0.50
     script = service.plays(Reply([calls(SUBMIT, {"flops": 1})], tokens=(100_000, 1_000)), repeats_last=True)
 
-    ended = bench.run(bench.task(caps=Caps(budget_usd=0.5, timeout=60.0)))
+    ended = bench.run(bench.task(caps=Caps(budget_usd=0.5, timeout=600.0)))
 
     assert (ended.how, len(script.requests)) == ("budget", 2)
     assert ended.cost_usd == pytest.approx(0.63)

@@ -157,7 +157,7 @@ def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, eng
     while len(script.requests) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     asked.set()
     assert process.returncode == 130, err
     run = next(lmp.results.glob(".runs/*")).name
