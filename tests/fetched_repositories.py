@@ -15,7 +15,7 @@ from lmp.codebase.facts import RepoFacts, Selection
 from lmp.report.code_base import read_code_base
 
 REPOSITORIES = Path(__file__).parents[1] / "build" / "repositories"
-NAMES = ("fla-core-0.6.0", "liger-kernel-0.8.5", "mlx-lm-0.32.2", "sglang-0.5.23")
+NAMES = ("fla-core-0.6.0", "liger-kernel-0.8.5", "mlx-lm-0.32.2", "sglang-0.3.6")
 
 
 def of_each(argument: str, **settings: Any) -> pytest.MarkDecorator:

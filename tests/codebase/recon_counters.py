@@ -161,18 +161,6 @@ def hand_flags(file: PythonFile) -> int:
     return len(set(re.findall(r"""==\s*["'](--[a-z][\w-]*)["']""", file.text)))
 
 
-def field_flags(file: PythonFile, alias: str, mark: str, driver: str) -> int:
-    """Class attributes ``name: A[type, "help"]`` or ``name: A[type, Arg(…)]``, but for those with ``no_cli=True``."""
-    if not file.has(driver) or not re.search(rf"\bfrom\s+{re.escape(driver)}\s+import\b", file.code):
-        return 0
-    found = 0
-    for match in re.finditer(rf"^[ \t]+\w+\s*:\s*{alias}\[", file.code, re.MULTILINE):
-        inner = file.code[match.end() : file.bracket(match.end() - 1) - 1]
-        marked = re.search(rf",\s*(?:{mark}\(|'|\()", outside_brackets(inner))
-        found += marked is not None and not re.search(r"\bno_cli\s*=\s*True\b", inner)
-    return found
-
-
 def split(text: str) -> list[str]:
     """At the commas that stand in no bracket."""
     parts, depth, last = [], 0, 0

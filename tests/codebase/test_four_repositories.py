@@ -16,7 +16,6 @@ from recon_counters import (
     PythonFile,
     argparse_flags,
     cuda_kernels,
-    field_flags,
     hand_flags,
     python_files,
     python_kernels,
@@ -49,12 +48,10 @@ def test_kernels_of_every_language(name: str) -> None:
 @each
 def test_flags(name: str) -> None:
     counted = sum(argparse_flags(file) for file in files(name))
-    # sglang has a function that makes flags of the fields of classes: fields that are marked with what it exports.
-    by_fields = sum(field_flags(file, "A", "Arg", "sglang.srt.arg_groups.arg_utils") for file in files(name))
     by_hand = sum(hand_flags(file) for file in files(name))
     found = Counter(flag.parser for flag in facts(name).flags)
-    assert (found["argparse"], found["dataclass"], found["argv"]) == (counted, by_fields, by_hand)
-    assert facts(name).counts["flags"] == counted + by_fields + by_hand
+    assert (found["argparse"], found["dataclass"], found["argv"]) == (counted, 0, by_hand)
+    assert facts(name).counts["flags"] == counted + by_hand
 
 
 @each
