@@ -28,8 +28,9 @@ def test_kernels_are_paired_with_the_nearest() -> None:
     assert found.agreement == pytest.approx(5 / 9)
 
 
+# One with norms of layers, and one with gates and with norms of heads: the benchmark compares all of its models.
 @pytest.mark.slow
-@pytest.mark.parametrize("model", sorted(compiled.MODELS))
+@pytest.mark.parametrize("model", ["gpt2", "qwen3"])
 def test_chains_are_near_what_inductor_fuses(model: str, tmp_path: Path, transformers_tree: Path) -> None:
     found = compiled.compared(model, tmp_path)
     # Measured on torch 2.13: 13, 13, 13, 7, 13 kernels for 13, 13, 16, 9, 11 chains; agreement 61 to 84 %.
