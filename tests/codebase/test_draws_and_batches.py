@@ -130,7 +130,7 @@ def test_a_batch_that_waits_for_its_longest(tmp_path: Path) -> None:
     assert rows(tmp_path, {"flow/run.py": FLAX}, "scheduler") == {
         ("batch", "Sampler.pad_all"),
         ("batch", "pad_to"),
-        ("chunking", "to_bucket"),
+        ("batch", "to_bucket"),
         ("batch", "Sampler.loop"),
         ("batch", "Sampler.sample"),
     }
@@ -164,10 +164,8 @@ def load(net, sample_fn):
 
 
 def test_a_draw_that_a_caller_hands_in(tmp_path: Path) -> None:
-    # The first function that takes it has the argument; the object keeps it, and its loop gives it probabilities.
+    # The object's loop gives probabilities to what it was made with.
     assert rows(tmp_path, {"hand/in.py": HANDED}, "sampling") == {
-        ("parameters", "load.sample_fn"),
-        ("sample", "Model.sample"),
         ("sample", "Model.generate"),
     }
 
@@ -192,14 +190,6 @@ class LogitsSampler:
         return Categorical(logits=logits).sample()
 
 
-def steps_of(options):
-    steps = {}
-    if options.top_k:
-        steps["top"] = TopLogits(options.top_k)
-    steps["draw"] = LogitsSampler()
-    return steps
-
-
 def run_sampler(input_logits, steps):
     if not steps:
         raise ValueError(steps)
@@ -215,10 +205,9 @@ def draw(input_logits, steps):
 
 
 def test_steps_that_a_request_asks_for(tmp_path: Path) -> None:
-    # A distribution draws; what makes several steps sets them as a request says; a sampler that takes logits is one.
+    # A distribution draws, and so does a sampler that takes logits.
     assert rows(tmp_path, {"step/s.py": STEPS}, "sampling") >= {
         ("sample", "LogitsSampler"),
-        ("parameters", "steps_of"),
         ("sample", "run_sampler"),
     }
 
