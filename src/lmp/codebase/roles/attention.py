@@ -73,7 +73,9 @@ def attention_rows(reading: Reading) -> list[Row]:
             if why:
                 add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
     for function in computes if len(computes) < ROOM else ():
-        for line, dotted in _sites(reading, function):
+        sites = list(_sites(reading, function))
+        # A function that is there for one call stands for it.
+        for line, dotted in sites if function.owner is not None or len(sites) > 1 else ():
             name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
             found.setdefault(
                 (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)

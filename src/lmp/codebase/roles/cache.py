@@ -409,6 +409,8 @@ def _tensors(function: Function, attends: bool) -> str:
     filled = {str(chain[-1]) for write in function.writes for chain in write.target if "cache" in split(str(chain[-1]))}
     if filled and FILLERS & {call.name for call in function.calls} and {"slot", "prefill", "decode", "kv"} & read:
         return "fills a cache by index"
+    if "cache" in split(function.name) and SIZES & split(function.name) and {"layer", "head", "block", "token"} & read:
+        return "tells the size of a cache"
     return ""
 
 

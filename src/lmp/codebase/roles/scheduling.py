@@ -183,6 +183,7 @@ def _static(reading: Reading) -> Iterator[Row]:
     if not loops:
         return
     above = reading.reaching(loops)
+    near = above.union(edge.callee for each in above for edge in reading.graph.edges.get(each, ()))
     callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
     around = {each for each in callers if reading.is_own(each.file)}
     yield from _orders(reading, trains & {*loops, *around})
@@ -201,6 +202,7 @@ def _static(reading: Reading) -> Iterator[Row]:
                     yield Row("scheduler", "admission", "assert", where, f"{function.qualname} refuses a larger batch")
             # Of padded inputs, the length may be that of a bucket.
             pads = split(function.name) & (PADS | {"bucket"}) and split("_".join(function.params)) & LENGTHS
+            pads = pads and any(edge.caller in near for edge in reading.graph.callers.get(function, ()))
             if pads or (function in above and any(split(call.name) & PADS for call in function.calls)):
                 yield _row("batch", function, "pads what it is given to one batch")
             elif function.owner is not None and re.search("accumulation|batch_size", function.name):
