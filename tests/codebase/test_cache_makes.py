@@ -420,3 +420,134 @@ def run(x, conv_state, ssm_state):
 def test_a_state_that_a_recurrent_layer_carries(tmp_path: Path) -> None:
     # A layer writes its states each step; any other state is none of a cache.
     assert found(tmp_path, "kv_cache", RECURRENT) == {"Mix.step"}
+
+
+INNER = """import mlx.core as mx
+import torch
+
+
+class Mix:
+    def __init__(self, size):
+        self.size = size
+        self.register_buffer("key_cache", torch.zeros(size))
+        self.register_buffer("value_cache", torch.zeros(size))
+
+    def __call__(self, x, cache):
+        keys, values = x, x
+        keys = mx.concatenate([cache[0], keys])
+        values = mx.concatenate([cache[1], values])
+        out = mx.fast.scaled_dot_product_attention(x, keys, values)
+        return out, (keys, values)
+
+
+class Layer:
+    def __init__(self):
+        self.mix = Mix(8)
+
+    def __call__(self, x, cache):
+        first = x[0]
+        last = x[-1]
+        out, cache = self.mix(x, cache)
+        print(first, last)
+        return out, cache
+
+
+class Net:
+    def __init__(self, size):
+        self.layers = [Layer() for _ in range(size)]
+
+    def __call__(self, x, cache=None):
+        if cache is None:
+            cache = [None] * len(self.layers)
+        for at, layer in enumerate(self.layers):
+            x, cache[at] = layer(x, cache[at])
+        return self.head(x), cache
+
+
+def steps(model: Net, ids, temperature, logits_processor):
+    cache = None
+
+    def sample(logits):
+        if temperature == 0:
+            return mx.argmax(logits)
+        return mx.random.categorical(logits / temperature)
+
+    def one(ids):
+        nonlocal cache
+        logits, cache = model(ids, cache=cache)
+        logits = logits_processor(ids, logits)
+        ids = sample(logits)
+        print(ids)
+        return ids
+
+    while True:
+        ids = one(ids)
+        yield ids
+
+
+def main(args):
+    if args.seed < 0:
+        raise ValueError(args)
+    mx.random.seed(args.seed)
+    for each in steps(Net(2), args.ids, 0.5, None):
+        print(each)
+
+
+class Handler:
+    def do_post(self):
+        self.heat = self.body.get("temperature", 1.0)
+        self.top_p = self.body.get("top_p", 1.0)
+        self.most = self.body.get("max_tokens", 100)
+        print(self.most)
+        for each in steps(Net(2), self.body["ids"], self.heat, None):
+            print(each)
+"""
+
+
+def test_who_gives_the_cache_to_a_call_and_takes_it_back(tmp_path: Path) -> None:
+    # Net does so for each layer and the inner function for the model; a layer only passes it on. Mix joins new keys
+    # and values to the earlier ones, and makes its own by the names that it registers them under.
+    assert found(tmp_path, "kv_cache", INNER) == {"Mix.__init__", "Mix.__call__", "Net.__call__", "steps", "steps.one"}
+
+
+def test_a_draw_in_a_function_of_its_own(tmp_path: Path) -> None:
+    # Both inner functions work on logits, and so does what a caller hands in. main seeds what draws; the request's
+    # parameters are read by their names.
+    assert found(tmp_path, "sampling", INNER) >= {
+        *("steps", "steps.one", "steps.sample", "steps.one.logits_processor", "Handler.do_post", "main"),
+    }
+
+
+OUTSIDE = """import flashinfer
+import torch
+
+
+class Layout:
+    def __init__(self, starts, wrapper):
+        self.starts = starts
+        self.wrapper = wrapper
+
+
+def make_wrapper(space):
+    if space is None:
+        space = torch.empty(8)
+    print(space)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(space)
+    return wrapper
+
+
+def attend(q, k, v, layout: Layout):
+    wrapper = make_wrapper(None)
+    first = q[layout.starts]
+    print(first)
+    return wrapper.run(q, (k, v))
+
+
+def main(x):
+    return attend(x, x, x, Layout(x, None))
+"""
+
+
+def test_what_a_function_of_attention_is_given(tmp_path: Path) -> None:
+    # No class attends: the function, the class of what it is given, and what makes the object of the other package.
+    assert found(tmp_path, "attention", OUTSIDE) == {"attend", "Layout", "make_wrapper"}

@@ -274,3 +274,31 @@ def test_a_class_that_builds_on_one_with_a_queue(tmp_path: Path) -> None:
         "Server.put_request",
     }
     assert "Server.name_of" not in {symbol for _, symbol in found}
+
+
+SHRINKS = """import torch
+
+
+class State:
+    def __init__(self, ids):
+        self.ids = ids
+        self.places = ids
+
+    def drop_ended(self, ended):
+        going_on = ended.logical_not()
+        self.ids = self.ids[going_on]
+        self.places = self.places[going_on]
+        print(going_on)
+        return going_on
+
+
+def generate(model, state):
+    while True:
+        logits = model(state.ids)
+        ids = torch.multinomial(torch.softmax(logits, -1), 1)
+        state.drop_ended(ids == 2)
+"""
+
+
+def test_a_batch_that_shrinks(tmp_path: Path) -> None:
+    assert ("batch", "State.drop_ended") in rows(tmp_path, {"batch/state.py": SHRINKS}, "scheduler")

@@ -103,8 +103,9 @@ def sampling_rows(reading: Reading) -> list[Row]:
             both = function in reading.runs_model and any(edge.callee in draws for edge in called)
             certain = both or draws.get(function, NAMED) != NAMED
             add("sample", function.qualname, place(function), why, int(not certain))
+            params = function.params.keys() | function.outermost.params.keys()
             for call in function.calls:
-                if any(chain[0] in function.params for chain in call.callee if len(chain) == 1) and _handed(call):
+                if any(chain[0] in params for chain in call.callee if len(chain) == 1) and _handed(call):
                     # A function that a caller hands in: it changes them, or draws.
                     add(
                         "logits",
