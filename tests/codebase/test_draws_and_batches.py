@@ -164,8 +164,9 @@ def load(net, sample_fn):
 
 
 def test_a_draw_that_a_caller_hands_in(tmp_path: Path) -> None:
-    # The object's loop gives probabilities to what it was made with.
+    # A function that draws is an argument; the object's loop gives it probabilities.
     assert rows(tmp_path, {"hand/in.py": HANDED}, "sampling") == {
+        ("parameters", "load.sample_fn"),
         ("sample", "Model.generate"),
     }
 

@@ -68,6 +68,8 @@ BOUNDS = re.compile(
     r"|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
+FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
+"""Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
 PACKS = frozenset(["param", "params", "kwargs", "setting", "settings"])
 """Words of what a function packs the parameters into."""
@@ -469,6 +471,10 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         ):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
+        for key in function.params if not function.nested else ():
+            if split(key) & DRAWER and split(key) & FUNCTIONS:
+                where = Place(function.file, function.lines.get(key, function.line))
+                yield "parameters", f"{function.qualname}.{key}", where, "hands in the draw"
         reach = function.params.keys() & PARAMETERS if function in reading.samples and function in loops else set()
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):

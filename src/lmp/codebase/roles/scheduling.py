@@ -50,8 +50,6 @@ ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "tas
 """What is scheduled."""
 HANDED = ITEMS - {"batch", "batches"}
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
-MOST_FIELDS = 20
-"""Fields of a record that is there to fix the work; a longer one configures everything."""
 STEPS = ("run", "step", "schedule", "process")
 """The method by which a class does its one thing."""
 SHORT = 4
@@ -95,9 +93,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
             add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
         kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
         for method in (each for kind in (of, *kinds) for each in kind.methods.values()):
-            # Of a class that builds on it, what works on the same queues, and the loop that does so for ever.
-            same = method.owner is of or method.endless or bool(method.reads & queues)
-            if same and (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
+            if (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
                 add(
                     _role(method.name, "batch"),
                     method.qualname,
@@ -115,8 +111,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
 def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
     """Functions that put something into the queue of another file."""
     for of in classes:
-        # What a class keeps that nobody makes objects of, any function may put something into.
-        queues = {name for name in _queues(of) if _is_made_queue(of, name) or _is_held(of)}
+        queues = _queues(of)
         for method in of.methods.values():
             puts = any(
                 call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
@@ -160,11 +155,6 @@ def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
 def _is_plain(reading: Reading, of: Function) -> bool:
     named = of.owner is None and of.qualname and not of.native
     return bool(named) and _matters(of) and _fits(reading, of.qualname, of.file)
-
-
-def _is_held(of: Class) -> bool:
-    """Whether a class has no objects: what it keeps is there once."""
-    return "__init__" not in of.methods and not any("self" in each.params for each in of.methods.values())
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -395,16 +385,8 @@ def _classes(reading: Reading) -> dict[Class, str]:
         about |= {word for method in of.methods.values() for name in method.params for word in split(name)}
         about |= {word for each in of.fields for word in split(each.name)}
         queues = _queues(of)
-        receives = any(
-            each.endless and any(c.name.startswith("recv") for c in each.calls) for each in of.methods.values()
-        )
         if queues and about & SERVES:
             keep[of] = f"keeps {', '.join(sorted(queues)[:3])}"
-        elif receives and any(says(name, "scheduler") for name in of.methods):
-            keep[of] = "receives requests and sends them on"
-        elif _is_item(of) and graph.evaluator.bases(of):
-            # A kind of request, of which the first class tells.
-            continue
         elif not of.methods and "schedul" not in of.name.lower():
             # A record of a slot or of a queue's item.
             continue
@@ -423,21 +405,11 @@ def _classes(reading: Reading) -> dict[Class, str]:
             return False
         return any(edge.caller in running for each in of.methods.values() for edge in graph.callers.get(each, ()))
 
-    def handed(of: Class) -> bool:
-        """Whether objects of a class are made with what runs the model: they call it when its turn comes."""
-        made = graph.callers.get(of.methods["__init__"], ()) if "__init__" in of.methods else ()
-        calls = {id(edge.call): edge.caller for edge in made}
-        return any(
-            edge.how in ("callback", "process") and id(edge.call) in calls and edge.callee in running
-            for caller in calls.values()
-            for edge in graph.edges[caller]
-        )
-
     # A queue serves requests where it is part of a run of the model, or of what calls one.
     found = [
         of
         for of in keep
-        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of) or handed(of)
+        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of)
     ]
     # Where the model is run by another package: queues from which an endless loop takes.
     found = found or [of for of in keep if any(_takes_again(each, _queues(of)) for each in of.methods.values())]
@@ -460,11 +432,6 @@ def _takes_again(method: Function, queues: set[str]) -> bool:
     """Whether an endless loop takes from one of the queues."""
     taken = [call for call in method.calls if call.name in TAKES and call.loop]
     return method.endless and any(len(chain) > 1 and chain[-2] in queues for call in taken for chain in call.callee)
-
-
-def _is_item(of: Class) -> bool:
-    last = re.findall(r"[A-Z][a-z]+", of.name)
-    return any(word.lower() in ITEMS - {"batch", "task"} for word in last)
 
 
 def _hands_out(of: Class) -> bool:
