@@ -174,7 +174,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
         ):
             yield of, "keeps what the cache holds or where"
-        elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
+        elif any(says(base.name, "kv_cache") for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
 
@@ -237,11 +237,6 @@ def _hands_out(of: Class) -> bool:
 def _keeps_tensors(of: Class) -> bool:
     """An attribute of it is said to be of tensors."""
     return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
-
-
-def _keeps(of: Class) -> bool:
-    made = [each for method in of.methods.values() for each in method.made if each.on_self]
-    return any("kv" in split(each.target) for each in made)
 
 
 def _handled(reading: Reading) -> dict[Function, str]:
