@@ -192,8 +192,8 @@ def _static(reading: Reading) -> Iterator[Row]:
                     yield Row("scheduler", "admission", "assert", where, f"{function.qualname} refuses a larger batch")
             # Of padded inputs, the length may be that of a bucket.
             pads = split(function.name) & (PADS | {"bucket"}) and split("_".join(function.params)) & LENGTHS
-            pads = pads and any(edge.caller in near for edge in reading.graph.callers.get(function, ()))
-            if pads or (function in above and any(split(call.name) & PADS for call in function.calls)):
+            served = any(edge.caller in near for edge in reading.graph.callers.get(function, ()))
+            if (pads and served) or (function in above and any(split(call.name) & PADS for call in function.calls)):
                 yield _row("batch", function, "pads what it is given to one batch")
             elif function.owner is not None and re.search("accumulation|batch_size", function.name):
                 yield _row("batch", function, "says how large a batch is")
