@@ -16,7 +16,7 @@ ATTENTION = re.compile(
 any function of another package that is named after it, and objects of such a class that are called or run."""
 PREPARES = re.compile(
     r"\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)\.(?:plan|begin_forward|build)\w*$"
-    r"|\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*$"
+    r"|\.\w*(?:Attention|MLA|KVCache)\w*Wrapper$"
     r"|(?:attention|attn|fmha)\w*\.(?:\w+\.)*\w*[mM]ask(?:\.\w+)?$"
     r"|\.[a-z_]\w*(?:attention|attn|causal)_mask\w*$|\.(?:attention|attn|causal)_mask\w*$"
 )
