@@ -130,7 +130,7 @@ def test_a_batch_that_waits_for_its_longest(tmp_path: Path) -> None:
     assert rows(tmp_path, {"flow/run.py": FLAX}, "scheduler") == {
         ("batch", "Sampler.pad_all"),
         ("batch", "pad_to"),
-        ("chunking", "to_bucket"),
+        ("batch", "to_bucket"),
         ("batch", "Sampler.loop"),
         ("batch", "Sampler.sample"),
     }
@@ -164,10 +164,9 @@ def load(net, sample_fn):
 
 
 def test_a_draw_that_a_caller_hands_in(tmp_path: Path) -> None:
-    # The first function that takes it has the argument; the object keeps it, and its loop gives it probabilities.
+    # A function that draws is an argument; the object's loop gives it probabilities.
     assert rows(tmp_path, {"hand/in.py": HANDED}, "sampling") == {
         ("parameters", "load.sample_fn"),
-        ("sample", "Model.sample"),
         ("sample", "Model.generate"),
     }
 
@@ -192,14 +191,6 @@ class LogitsSampler:
         return Categorical(logits=logits).sample()
 
 
-def steps_of(options):
-    steps = {}
-    if options.top_k:
-        steps["top"] = TopLogits(options.top_k)
-    steps["draw"] = LogitsSampler()
-    return steps
-
-
 def run_sampler(input_logits, steps):
     if not steps:
         raise ValueError(steps)
@@ -215,10 +206,9 @@ def draw(input_logits, steps):
 
 
 def test_steps_that_a_request_asks_for(tmp_path: Path) -> None:
-    # A distribution draws; what makes several steps sets them as a request says; a sampler that takes logits is one.
+    # A distribution draws, and so does a sampler that takes logits.
     assert rows(tmp_path, {"step/s.py": STEPS}, "sampling") >= {
         ("sample", "LogitsSampler"),
-        ("parameters", "steps_of"),
         ("sample", "run_sampler"),
     }
 
@@ -285,3 +275,31 @@ def test_a_class_that_builds_on_one_with_a_queue(tmp_path: Path) -> None:
         "Server.put_request",
     }
     assert "Server.name_of" not in {symbol for _, symbol in found}
+
+
+SHRINKS = """import torch
+
+
+class State:
+    def __init__(self, ids):
+        self.ids = ids
+        self.places = ids
+
+    def drop_ended(self, ended):
+        going_on = ended.logical_not()
+        self.ids = self.ids[going_on]
+        self.places = self.places[going_on]
+        print(going_on)
+        return going_on
+
+
+def generate(model, state):
+    while True:
+        logits = model(state.ids)
+        ids = torch.multinomial(torch.softmax(logits, -1), 1)
+        state.drop_ended(ids == 2)
+"""
+
+
+def test_a_batch_that_shrinks(tmp_path: Path) -> None:
+    assert ("batch", "State.drop_ended") in rows(tmp_path, {"batch/state.py": SHRINKS}, "scheduler")

@@ -1,14 +1,13 @@
 """Attention: modules that compute it, the backends that they may use, and its kernels.
 
 What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
-methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes,
-tables that such functions stand in.
+methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
@@ -31,19 +30,14 @@ OPERANDS = (
     frozenset(["v", "xv", "value", "values"]),
 )
 """Names of the three operands of attention."""
-TELLS = frozenset(["has", "have", "support", "supported", "available", "enable", "enabled", "installed", "use"])
-"""Words of what tells whether something may be used."""
 CHOICE = frozenset(["implementation", "impl", "backend"])
 BY_NAME = "by its name"
-TABLE = "keeps or tells which one is used"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 MOST_ALIKE = 3
 """Classes that call the same attention of which each is told how."""
-ROOM = 25
-"""Rows from which on a reader has no use for the lines inside of functions."""
-LONG = 15
-"""Lines of a method that does more than to tell or set a value."""
+ROOM = 10
+"""Functions from which on a reader has no use for the lines inside of them."""
 
 
 def attention_rows(reading: Reading) -> list[Row]:
@@ -78,19 +72,14 @@ def attention_rows(reading: Reading) -> list[Row]:
             )
             if why:
                 add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
-    for line, body, entry in _entries(reading, found):
-        place_of = Place(body.file, line)
-        found.setdefault((body.file, line), Row("attention", "backend", entry, place_of, "is put into a table", 1))
-    for function in computes if len(found) < ROOM else ():
-        for line, dotted in _sites(reading, function):
+    for function in computes if len(computes) < ROOM else ():
+        sites = list(_sites(reading, function))
+        # A function that is there for one call stands for it.
+        for line, dotted in sites if function.owner is not None or len(sites) > 1 else ():
             name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
             found.setdefault(
                 (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)
             )
-    for file, name, line in _switches(reading):
-        found.setdefault(
-            (file, line), Row("attention", "backend", name, Place(file, line), "tells whether one is there")
-        )
     for kernel in reading.facts.kernels:
         at = kernel.place
         near = says(kernel.name, "attention") or any(says(part, "attention") for part in at.file.split("/")[-2:])
@@ -113,15 +102,6 @@ def _elsewhere(reading: Reading) -> Iterator[tuple[Function, str]]:
         for chain in function.sets:
             if isinstance(chain[-2], str) and says(chain[-2], "attention"):
                 yield function, f"sets {chain[-1]} of {chain[-2]}"
-
-
-def _switches(reading: Reading) -> Iterator[tuple[str, str, int]]:
-    """Names of modules that tell whether a library of attention may be used: ``HAS_FLASH_ATTN``."""
-    for file, graph in reading.facts.graphs.items():
-        for name, line in graph.body.lines.items() if graph.body is not None and reading.is_own(file) else ():
-            borrowed = any(all(isinstance(part, str) for part in chain) for chain in graph.names.get(name, ()))
-            if says(name, "attention") and split(name) & TELLS and not borrowed:
-                yield file, name, line
 
 
 def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
@@ -170,15 +150,17 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
     sure = leads | own.keys()
     # What hands out the class that computes it, where one is chosen among several.
     sure |= {of for of in named if not of.native and sure & set(_handed_out(reading, of))}
+    given = [of for function in computes if function.owner is None for of in _taken(reading, function)]
     bases = {base for of in sure for base in reading.graph.evaluator.line(of)[1:]}
-    taken = {each for of in sure for each in _taken(reading, of)}
-    for of in (*own, *named):
+    attends = {*computes, *(method for of in sure for method in of.methods.values())}
+    taken = {each for function in attends for each in _taken(reading, function)}
+    for of in dict.fromkeys((*own, *named, *given)):
         if SIDE.search(of.name) or says(of.name, "kv_cache"):
             continue
         if of in own:
             yield of, own[of]
-        elif any(base in own for base in reading.graph.evaluator.line(of)[1:]):
-            yield of, "builds on what computes attention"
+        elif sure & set(reading.graph.evaluator.line(of)[1:]):
+            yield of, "builds on what attends"
         elif of in bases:
             yield of, "what computes attention builds on it"
         elif of in taken:
@@ -200,13 +182,12 @@ def _is_named(of: Class) -> bool:
     return says(of.name, "attention") or "qkv" in split(of.name)
 
 
-def _taken(reading: Reading, of: Class) -> Iterator[Class]:
-    """Classes of what the methods of a class say that they take."""
-    for method in of.methods.values():
-        for chains in method.params.values():
-            for value in map(innermost, reading.graph.evaluator.values(method, chains)):
-                if isinstance(value, ClassValue):
-                    yield value.of
+def _taken(reading: Reading, function: Function) -> Iterator[Class]:
+    """Classes of what a function says that it takes."""
+    for chains in function.params.values():
+        for value in map(innermost, reading.graph.evaluator.values(function, chains)):
+            if isinstance(value, ClassValue):
+                yield value.of
 
 
 def _named(reading: Reading, function: Function, computes: dict[Function, str]) -> str:
@@ -215,29 +196,12 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
         return ""
     if function.native:
         return BY_NAME if function.calls else ""
-    if _table(reading, function):
-        return TABLE
-    beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
-    return BY_NAME if beside or function in reading.attending else ""
-
-
-def _table(reading: Reading, function: Function) -> bool:
-    """It puts something into a table of its module, or gives what stands in one."""
     names = reading.facts.graphs[function.file].names
     filled = [chain for write in function.writes for chain in write.target]
-    given = [chain for chain in function.returns if ITEM in chain[1:2]]
-    return any(chain[0] in names for chain in (*filled, *given))
-
-
-def _entries(reading: Reading, found: Mapping[tuple[str, int], Row]) -> Iterator[tuple[int, Function, str]]:
-    """What modules put into such a table, each with its name there."""
-    for graph in reading.facts.graphs.values():
-        if graph.body is None:
-            continue
-        for edge in reading.graph.edges.get(graph.body, ()):
-            row = found.get(edge.callee.key)
-            if row is not None and row.why == TABLE and edge.call is not None and edge.call.text:
-                yield edge.line, graph.body, edge.call.text
+    if any(chain[0] in names for chain in (*filled, *(each for each in function.returns if ITEM in each[1:2]))):
+        return "fills or reads a table of its module"
+    beside = function.owner is not None and any(each in computes for each in function.owner.methods.values())
+    return BY_NAME if beside or function in reading.attending else ""
 
 
 def _detail(function: Function) -> bool:
@@ -276,11 +240,7 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
         ways = {each.callee for each in reading.graph.edges[method] if each.callee in reading.attending}
         alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
         return "" if alike else "leads to attention"
-    bases = reading.graph.evaluator.line(method.owner)[1:]
-    asked = any(
-        base in classes and method.name in base.methods and base.methods[method.name].abstract for base in bases
-    )
-    return "its interface asks for it" if asked and method.end - method.line > LONG else ""
+    return ""
 
 
 def _operands(function: Function) -> int:

@@ -89,13 +89,11 @@ def cache_rows(reading: Reading) -> list[Row]:
                 # What is short, and changes what the cache keeps, does nothing else.
                 short = method.end - method.line <= SHORT and _changes(of, method)
                 add(method, "allocates it" if made else f"method of {of.name}", int(not (made or short)))
-    for of, why in _records(reading, classes):
-        add(of, why)
     handled = _handled(reading)
     rest = [each for each in reading.functions if not (each in handled or each.owner in classes or each.native)]
     makes = {each: why for each in rest if (why := _makes(reading, each, classes))}
     uses = {each: why for each in rest if each not in makes and (why := _asks(reading, each, classes, handled))}
-    handled = dict.fromkeys(_handed_on(reading, [*handled, *makes, *uses]), "hands it on") | handled | makes
+    handled |= makes
     for function in reading.functions:
         if function in handled:
             # Attention that fills it uses it.
@@ -103,15 +101,12 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(function, handled[function], USES if uses_it else int(handled[function] == BY_NAME))
         elif function in uses:
             add(function, uses[function], USES)
-    for asked in _asked(reading, handled):
-        if not says(asked.name, "attention"):
-            add(asked, "its interface")
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
     for function, why in far(reading):
         add(function, why)
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
-    for file, symbol, line, why in (*kept, *_aliases(reading)):
+    for file, symbol, line, why in kept:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
     for kernel in reading.facts.kernels:
@@ -179,7 +174,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
         ):
             yield of, "keeps what the cache holds or where"
-        elif any(says(base.name, "kv_cache") or _keeps(base) for base in reading.graph.evaluator.line(of)[1:]):
+        elif any(says(base.name, "kv_cache") for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
 
@@ -221,31 +216,8 @@ def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
             yield name, line, "keeps keys and values"
         elif _is_whole(name) and (words & KEYS_AND_VALUES or ("cache" in words and name in declared)):
             yield name, line, KEEPS
-        elif says(name, "kv_cache") and words & {"table", "mapping"}:
-            yield name, line, "where keys and values are"
         elif words & {"cache", "cached", "kv"} and words & {"len", "length"} and len(words) < 4:
             yield name, line, "how long the cache is"
-
-
-def _keepers(reading: Reading) -> Iterator[Function]:
-    """Methods that replace the cache that their object keeps."""
-    for of in reading.classes:
-        kept = {name for name, _, why in _attributes(of) if why == KEEPS}
-        for method in of.methods.values() if kept else ():
-            if method.name != "__init__" and any(
-                by is method for name in kept for by, _ in of.attributes.get(name, ())
-            ):
-                yield method
-
-
-def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
-    """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
-    for file, graph in reading.facts.graphs.items():
-        lines = graph.body.lines if graph.body is not None and reading.is_own(file) else {}
-        for name, line in lines.items():
-            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in graph.names.get(name, ()))
-            if typed and not name.isupper() and "cache" in split(name) and not says(name, "not_kv_cache"):
-                yield file, name, line, "names the type of a cache"
 
 
 def _pair(names: Iterable[str]) -> tuple[str, ...]:
@@ -267,33 +239,14 @@ def _keeps_tensors(of: Class) -> bool:
     return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
 
 
-def _keeps(of: Class) -> bool:
-    made = [each for method in of.methods.values() for each in method.made if each.on_self]
-    return any("kv" in split(each.target) for each in made)
-
-
-def _records(reading: Reading, classes: Mapping[Class, str]) -> Iterator[tuple[Class, str]]:
-    """Plain records of a cache's own file that its methods make: of positions, slots and lengths."""
-    made = {
-        value.of
-        for of in classes
-        for method in of.methods.values()
-        for call in method.calls
-        for value in reading.graph.evaluator.values(method, call.callee)
-        if isinstance(value, ClassValue) and value.of.file == of.file
-    }
-    for of in made - classes.keys():
-        if len(of.fields) > 2 and reading.is_own(of.file):
-            yield of, "a record that the cache makes"
-
-
 def _handled(reading: Reading) -> dict[Function, str]:
     """Functions that are about the cache, by their own code and name."""
     found: dict[Function, str] = {}
     for each in reading.functions:
         if why := _about(reading, each) or _fills_given(reading, each):
             found.setdefault(each.outermost, why)
-    found = dict.fromkeys(_keepers(reading), "replaces the cache that it keeps") | found
+            if each.nested:
+                found.setdefault(each, why)
     names = {each.name for each in found if "cache" in split(each.name)}
     for each in reading.functions:
         if each.name in names and each.owner is not None and not each.abstract:
@@ -301,26 +254,14 @@ def _handled(reading: Reading) -> dict[Function, str]:
     return found
 
 
-def _handed_on(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
-    """Functions that are named after a cache and call what handles this one, one after the other up to the model."""
-    waiting = [each for each in handled if "cache" in split(each.name)]
-    names = {each.name for each in waiting}
-    # An interface of that name is what others call.
-    waiting += [each for each in reading.functions if each.abstract and each.name in names]
-    seen = set(waiting)
-    while waiting:
-        for edge in reading.graph.callers.get(waiting.pop(), ()):
-            function = edge.caller
-            if function not in seen and "cache" in split(function.name) and reading.is_own(function.file):
-                seen.add(function)
-                waiting.append(function)
-                yield function
-
-
 def _about(reading: Reading, function: Function) -> str:
     name = function.name
     attends = function in reading.attending
-    why = "" if function.native else _fills(function, attends) or _hands_over(function) or _tensors(function, attends)
+    why = (
+        ""
+        if function.native
+        else _fills(function, attends) or _takes_back(function, attends) or _tensors(function, attends)
+    )
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
@@ -372,7 +313,7 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
 
 
 def _fills(function: Function, attends: bool) -> str:
-    """It writes keys and values into those that are kept, joins them to these, or carries these from step to step."""
+    """It writes keys and values into those that are kept, or joins them to these."""
     if any(_kept(function, write.target) for write in function.writes):
         return "fills what is kept of earlier tokens"
     for call in function.calls:
@@ -387,20 +328,6 @@ def _fills(function: Function, attends: bool) -> str:
         # Where calls lead to attention, what is named a cache alone is one of keys and values.
         if any(_is_both(each) or (attends and each.rstrip("s").endswith(tuple(EARLIER))) for each in to):
             return "collects keys and values of the layers"
-    carried = {
-        name
-        for name, chains in function.locals.items()
-        # ``out.past_key_values`` is a part of what a call gave.
-        if _is_kept(split(name)) and any(map(_result, [*chains, *_firsts(function, chains)]))
-    }
-    loops = (call for call in function.calls if call.loop)
-    given = [chain for call in loops for chains in (*call.args, *dict(call.keywords).values()) for chain in chains]
-    carried &= {str(chain[0]) for chain in given}
-    # ``state.step(cache=out.cache)``: what a call gave is given on.
-    on = {str(chain[0]) for chain in given if len(chain) == 2 and _is_whole(str(chain[1]))} & function.locals.keys()
-    on = {name for name in on if any(_result(chain[-1:]) for chain in function.locals[name])}
-    if on or _pair(carried) or any(map(_is_both, carried)):
-        return "carries keys and values from step to step"
     return ""
 
 
@@ -416,15 +343,27 @@ def _fills_given(reading: Reading, function: Function) -> str:
     return ""
 
 
-def _hands_over(function: Function) -> str:
-    """It gives new keys and values to what keeps earlier ones, and takes all of them back."""
+def _takes_back(function: Function, attends: bool) -> str:
+    """It gives a call the cache, or new keys and values for it, and takes what is the cache after that: from the call,
+    or for its object to keep."""
+    kept = {name: [*chains, *_firsts(function, chains)] for name, chains in function.locals.items()}
+    of = function.owner if function.name != "__init__" else None
+    for name in (each.name for each in of.fields) if of is not None else ():
+        if _is_whole(name) and of is not None and any(by is function for by, _ in of.attributes.get(name, ())):
+            return "replaces the cache that its object keeps"
+
+    def whole(name: str) -> bool:
+        return _is_both(name) or (attends and _is_whole(name))
+
     for call in function.calls:
-        given = {chain for chains in (*call.args, *dict(call.keywords).values()) for chain in chains if chain}
-        kept = _kept(function, given) or any(EARLIER & split("_".join(_names(chain))) for chain in call.callee)
-        if kept and _pair(str(chain[0]) for chain in given):
-            back = {name for name, chains in function.locals.items() if any(_from(call, each) for each in chains)}
-            if _pair(back):
-                return "hands keys and values over and takes all of them back"
+        given = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
+        to_it = any(EARLIER & split("_".join([*_names(chain), *given])) for chain in call.callee) and _pair(given)
+        if to_it or any(map(whole, given)) or any(whole(name) for name, _ in call.keywords):
+            back = {name for name, chains in kept.items() if any(_from(call, each) for each in chains)}
+            # Layers that only pass it on keep nothing of it.
+            keeps = call.loop or any("logits" in split(name) for name in back)
+            if _pair(back) or (keeps and any(map(whole, back))):
+                return "gives a call the cache and takes it back"
     return ""
 
 
@@ -450,8 +389,11 @@ def _result(chain: Chain) -> bool:
 
 def _tensors(function: Function, attends: bool) -> str:
     """It makes tensors that it names a cache, fills one by index, or works out its size."""
-    made = {name for name, chains in function.locals.items() if "cache" in split(name) and any(map(_allocated, chains))}
-    if _pair(made):
+    made = {name for name, chains in function.locals.items() if any(map(_allocated, chains))}
+    # ``register_buffer("key_cache", torch.zeros(…))`` names it too.
+    made |= {call.text for call in function.calls if any(map(_allocated, (c for some in call.args for c in some)))}
+    made |= {each.target for each in function.made}
+    if _pair(name for name in made if "cache" in split(name)):
         return "makes keys and values of a cache"
     if attends:
         return ""
@@ -556,20 +498,9 @@ def _is_foreign(value: Value, made: str = "") -> bool:
     return name[:1].isupper() and "cache" in split(name) and not says(name, "not_kv_cache")
 
 
-def _asked(reading: Reading, handled: Iterable[Function]) -> Iterator[Function]:
-    """What an interface asks for, which a class below does."""
-    for function in handled:
-        owner = function.owner if function.name not in CALLED else None
-        for base in reading.graph.evaluator.line(owner)[1:] if owner is not None else ():
-            if function.name in base.methods and base.methods[function.name].abstract:
-                yield base.methods[function.name]
-
-
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
     returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
-    if any(isinstance(each, ClassValue) and each.of in classes for each in returned):
-        return "chooses the class of the cache"
     made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in reading.graph.edges[function])
     made = made and function.name != "__init__"
     if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
@@ -595,9 +526,6 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
         known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
         if (known or "cache" in split(str(chain[-2]))) and TOLD & split(str(chain[-1])):
             return f"sets its {chain[-1]}"
-    runs = function.owner is not None and function.name in CALLED and function in reading.attending
-    if (runs or function in reading.attends) and (asked := {n for n in used if role_of(n, function) == "update"}):
-        return f"attention that fills it: {', '.join(sorted(asked))}"
     called = {e.callee.name for e in edges if e.callee in handled and e.callee.owner is not function.owner}
     asked = {name for name in called if MAKES.search(name) and name != "__init__"}
     return f"makes or clears it: {', '.join(sorted(asked))}" if asked else ""

@@ -16,6 +16,7 @@ ATTENTION = re.compile(
 any function of another package that is named after it, and objects of such a class that are called or run."""
 PREPARES = re.compile(
     r"\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)\.(?:plan|begin_forward|build)\w*$"
+    r"|\.\w*(?:Attention|MLA|KVCache)\w*Wrapper$"
     r"|(?:attention|attn|fmha)\w*\.(?:\w+\.)*\w*[mM]ask(?:\.\w+)?$"
     r"|\.[a-z_]\w*(?:attention|attn|causal)_mask\w*$|\.(?:attention|attn|causal)_mask\w*$"
 )
@@ -40,8 +41,8 @@ SEEDS = frozenset(
     ]
 )
 """Calls that set the state of random numbers for a process or a request."""
-KEYS = re.compile(r"\brandom\.(?:PRNGKey|key)$")
-"""Calls of JAX that make such a state from a seed."""
+KEYS = re.compile(r"\brandom\.(?:PRNGKey|key|seed)$")
+"""Calls of array libraries that make such a state from a seed, or set it."""
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general"])

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, argument
+from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function, at
+from lmp.codebase.graph.values import External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
@@ -101,18 +101,29 @@ def sampling_rows(reading: Reading) -> list[Row]:
                 if gives and edge.callee.owner is function.owner and _keeps_logits(function, edge):
                     # The step of a class that has the model beside it.
                     heads.setdefault(edge.callee, COMPUTES)
-            if not _inside(function):
-                why = draws.get(function, "hands logits to the draw")
-                both = function in reading.runs_model and any(edge.callee in draws for edge in called)
-                certain = both or draws.get(function, NAMED) != NAMED
-                add("sample", function.qualname, place(function), why, int(not certain))
+            why = draws.get(function, "hands logits to the draw")
+            both = function in reading.runs_model and any(edge.callee in draws for edge in called)
+            certain = both or draws.get(function, NAMED) != NAMED
+            add("sample", function.qualname, place(function), why, int(not certain))
+            params = function.params.keys() | function.outermost.params.keys()
+            for call in function.calls:
+                if any(chain[0] in params for chain in call.callee if len(chain) == 1) and _handed(call):
+                    # A function that a caller hands in: it changes them, or draws.
+                    add(
+                        "logits",
+                        f"{function.qualname}.{call.name}",
+                        Place(function.file, call.line),
+                        "is handed logits",
+                    )
+            if function.nested:
+                add("sample", function.outermost.qualname, place(function.outermost), "the draw stands in it")
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
         for function in _stops(reading, spine):
             # A class that is called for nothing else stands for its method.
             of = function.owner if function.name in CALLED and function.owner is not None else function
             add("sample", of.qualname, place(of), "ends a text at a stop token", 0)
-        for role, symbol, where, why in (*_handed_in(reading), *_parameters(reading, spine, records)):
+        for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
             methods = set(of.methods.values())
@@ -124,17 +135,6 @@ def sampling_rows(reading: Reading) -> list[Row]:
             drawn = any(each in spine and each.name in CALLED for each in methods)
             if speaks or (drawn and not methods & reading.attending):
                 add(role_of(of.name, of), of.qualname, place(of), "works on logits")
-            elif any(split(str(base[-1])) & SCORES for base in of.bases if _foreign(reading, of, base)):
-                add("logits", of.qualname, place(of), "builds on what another package lets work on logits", 0)
-            for method in of.methods.values():
-                kept = {name for name, sets in of.attributes.items() if any(each is method for each, _ in sets)}
-                if len({_plain(name) for name in kept - PARAMETERS} & DRAWN_BY) > 1:
-                    add("parameters", method.qualname, place(method), "puts the parameters of a batch together", 0)
-        ways = {of for of in reading.classes if of.key in found and _takes_logits(of)}
-        for function in reading.functions:
-            asked = function.owner not in ways and function.reads & PARAMETERS
-            if asked and len(ways & _makes(reading, function)) > 1 and not _apart(reading, function):
-                add("parameters", function.qualname, place(function), "makes the steps that a request asks for", 0)
         # Where most draws are in another language, what calls them from here is told by its name.
         foreign = len(natives) + sum(each.language in ("cuda", "metal") for each in kernels) > len(draws)
         known = {*spine, *steps}
@@ -186,28 +186,6 @@ def _draws_by_what_it_is_given(reading: Reading, function: Function) -> bool:
     calls = [call for call in function.calls if split(call.name) & DRAWER and _handed(call)]
     own = {id(edge.call) for edge in reading.graph.edges[function]} if calls else set()
     return any(id(call) not in own for call in calls)
-
-
-def _makes(reading: Reading, function: Function) -> set[Class]:
-    """Classes that a function makes objects of."""
-    made = [call for call in function.calls if call.name[:1].isupper()]
-    values = (each for call in made for each in reading.graph.evaluator.values(function, call.callee))
-    return {each.of for each in values if isinstance(each, ClassValue)}
-
-
-def _handed_in(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
-    """Arguments that a caller hands the draw in with, where it comes in first, and what an object keeps it as."""
-    for function in reading.functions:
-        given = [name for name in function.params if split(name) & DRAWER and split(name) & FUNCTIONS]
-        if function.native or not given or _aside(function):
-            continue
-        if not any(edge.caller.params.keys() & set(given) for edge in reading.graph.callers.get(function, ())):
-            where = Place(function.file, function.lines.get(given[0], function.line))
-            yield "parameters", f"{function.qualname}.{given[0]}", where, "hands in the draw"
-        of = function.owner
-        if of is not None and function.name == "__init__":
-            for name in (each for each in of.lines if split(each) & DRAWER):
-                yield "sample", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "keeps the draw that comes in"
 
 
 @lru_cache(maxsize=1)
@@ -263,7 +241,9 @@ def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
             caller = edge.caller
             if caller in found or depth == FURTHEST or not reading.is_own(caller.file) or not caller.qualname:
                 continue
-            if edge.how in ("process", "queue") or says(caller.qualname, "not_sampling") or caller in reading.trains:
+            if edge.how in ("process", "queue") or caller in reading.trains:
+                continue
+            if says(caller.qualname, "not_sampling") and not (function in draws and _handed(edge.call)):
                 continue
             gets = caller in reading.runs_model and function in draws
             passes = caller.name != "main" and _passes(edge.call)
@@ -316,12 +296,6 @@ def _aside(function: Function) -> bool:
     return any(says(each, "not_sampling") for each in (function.qualname, function.file)) or says(
         function.file, "attention"
     )
-
-
-def _foreign(reading: Reading, of: Class, base: Chain) -> bool:
-    """Whether a base of a class is of another package."""
-    body = reading.facts.graphs[of.file].body
-    return any(isinstance(each, External) for each in reading.graph.evaluator.chain(body, of.file, base, 0))
 
 
 def _beside(reading: Reading, function: Function, known: set[Function]) -> bool:
@@ -393,20 +367,11 @@ def _keeps_logits(function: Function, edge: Edge) -> bool:
 
 
 def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
-    """The projection that a method calls, where it is of the code base, and what makes that which it is given."""
+    """The projection that a method calls, where it is of the code base."""
     for edge in reading.graph.edges[method]:
         to = edge.callee
         if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
             yield to, "projects to the vocabulary"
-    given = [each for chains in call.args[:1] for each in chains]
-    made = [each for one in given for each in (one, *(method.locals.get(str(one[0]), ()) if len(one) == 1 else ()))]
-    for chain in made:
-        calls = isinstance(chain[-1], Applied)
-        for value in reading.graph.evaluator.values(method, [chain[:-1]]) if calls else ():
-            maker = value.of if isinstance(value, FunctionValue) else method
-            plain = maker is not method and maker.name not in CALLED and maker not in reading.attending
-            if plain and reading.is_own(maker.file):
-                yield maker, "makes what the projection to the vocabulary is given"
 
 
 def _is_head(reading: Reading, of: Class, name: str) -> bool:
@@ -482,64 +447,41 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             continue
         if above & set(line(of)):
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
-        elif not of.methods and _speaks(of.name) and any(str(chain[-1]).endswith("Enum") for chain in of.bases):
-            yield "parameters", of.qualname, place(of), "names the ways to draw"
         elif _speaks(of.qualname) and ways & set(of.methods.values()):
             # What an object that draws is made with: how, what ends a text, which tokens are barred, how many at most.
-            body = reading.facts.graphs[of.file].body
             for each in of.fields:
-                kinds = (kind for chain in each.chains for kind in evaluator.chain(body, of.file, chain, 0))
-                of_kinds = {kind.of for kind in kinds if isinstance(kind, Instance | ClassValue)}
-                draws = any(_speaks(kind.name) and _takes_logits(kind) for kind in of_kinds)
-                if draws or BOUNDS.search(each.name):
+                if _speaks(each.name) or BOUNDS.search(each.name):
                     where = Place(of.file, each.line)
                     yield "parameters", f"{of.qualname}.{each.name}", where, f"default {each.default}"
-    made, loops = set(records), set(decode_loops(reading))
+    loops = set(decode_loops(reading))
     for function in reading.functions:
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
-        called = any(edge.caller in spine for edge in reading.graph.callers.get(function, ()))
-        texts = {call.text for call in function.calls} | function.locals.keys() | function.params.keys()
-        said, name = PARAMETERS & (texts | function.reads), split(function.name)
-        many = (CHECKS.search(function.name) or name & PACKS) and function.owner is None and len(said) > 3
-        if many or (said and name & PACKS and name & GENERATES):
+        # What it asks of a request or of its arguments, by names that are none of its own.
+        said, name = (
+            {_plain(each) for each in function.reads.union(call.text for call in function.calls)},
+            split(function.name),
+        )
+        said &= PARAMETERS
+        packs = said and name & PACKS and name & GENERATES
+        if packs or (
+            len(said - function.params.keys()) > 2
+            and name != {"main"}
+            and not _speaks(str(function.owner and function.owner.name))
+        ):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
-        filled = {chain for chain in function.sets if chain[-1] in PARAMETERS}
-        if len(filled) > 1 and any(
-            isinstance(each, External) for chain in filled for each in evaluator.values(function, (chain[:-1],))
-        ):
-            yield "sample", function.qualname, place(function), "fills the parameters of another package"
-        if called and len({_plain(each) for each in function.reads} & PARAMETERS) > 2:
-            yield "parameters", function.qualname, place(function), "collects the parameters"
-        elif (_named(function) or (function in reading.running and len(PARAMETERS & set(function.params)) > 1)) and any(
-            isinstance(each, ClassValue) and each.of in made
-            for call in function.calls
-            if len({_plain(name) for name, _ in call.keywords} & PARAMETERS) > 1
-            for each in evaluator.values(function, call.callee)
-        ):
-            yield "parameters", function.qualname, place(function), "builds the parameters"
+        for key in function.params if not function.nested else ():
+            if split(key) & DRAWER and split(key) & FUNCTIONS:
+                where = Place(function.file, function.lines.get(key, function.line))
+                yield "parameters", f"{function.qualname}.{key}", where, "hands in the draw"
         reach = function.params.keys() & PARAMETERS if function in reading.samples and function in loops else set()
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
-            for key, chains in call.keywords:
-                if key in PARAMETERS and not chains:
-                    yield (
-                        "parameters",
-                        f"{function.qualname}.{key}",
-                        Place(function.file, call.line),
-                        "fixed at the call",
-                    )
-                elif key in PARAMETERS and key in function.params and function.name[0] != "_":
-                    reach.add(key)
+            reach |= {key for key, _ in call.keywords if key in PARAMETERS & function.params.keys()}
         for key in sorted(reach) if not records else ():
             where = Place(function.file, function.lines.get(key, function.line))
             yield "parameters", f"{function.qualname}.{key}", where, "reaches the draw"
-
-
-def _takes_logits(of: Class) -> bool:
-    """Whether a method of a class is given logits: a way to draw, or a step before."""
-    return any(split(name) & SCORES for each in of.methods.values() for name in each.params)
 
 
 def _plain(name: str) -> str:

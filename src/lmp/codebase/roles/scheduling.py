@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.records import ITEM, MANY, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
@@ -50,8 +50,6 @@ ITEMS = frozenset(["req", "request", "seq", "sequence", "batch", "batches", "tas
 """What is scheduled."""
 HANDED = ITEMS - {"batch", "batches"}
 SERVES = ITEMS | {"batching", "slot", "decode", "schedule", "preempt"}
-MOST_FIELDS = 20
-"""Fields of a record that is there to fix the work; a longer one configures everything."""
 STEPS = ("run", "step", "schedule", "process")
 """The method by which a class does its one thing."""
 SHORT = 4
@@ -74,7 +72,7 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 
 def scheduler_rows(reading: Reading) -> list[Row]:
     classes = _classes(reading)
-    chunks = {(row.place.file, row.place.line): row for row in (*_chunks(reading), *_limits(reading))}
+    chunks = {(row.place.file, row.place.line): row for row in _limits(reading)}
     if not classes:
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
         return list(({(row.place.file, row.place.line): row for row in _static(reading)} | chunks).values())
@@ -95,9 +93,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
             add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
         kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
         for method in (each for kind in (of, *kinds) for each in kind.methods.values()):
-            # Of a class that builds on it, what works on the same queues, and the loop that does so for ever.
-            same = method.owner is of or method.endless or bool(method.reads & queues)
-            if same and (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
+            if (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
                 add(
                     _role(method.name, "batch"),
                     method.qualname,
@@ -105,28 +101,17 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
-    for function, why in [*_hands_in(reading, classes), *_asks(reading, classes)]:
+    for function, why in _hands_in(reading, classes):
         add(_role(function.name, "queue"), function.qualname, place(function), why)
     for function, why in _works_on_given(reading, classes):
         add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
-    for function in reading.functions:
-        if (
-            function.owner is None
-            and not function.native
-            and says(function.name, "scheduler")
-            and _matters(function)
-            and _fits(reading, function.qualname, function.file)
-            and (function in reading.running or re.search(r"req|batch|queue", function.name))
-        ):
-            add(_role(function.name, "batch"), function.qualname, place(function), "by what it handles", 1)
     return list(found.values())
 
 
 def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
     """Functions that put something into the queue of another file."""
     for of in classes:
-        # What a class keeps that nobody makes objects of, any function may put something into.
-        queues = {name for name in _queues(of) if _is_made_queue(of, name) or _is_held(of)}
+        queues = _queues(of)
         for method in of.methods.values():
             puts = any(
                 call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
@@ -152,9 +137,11 @@ def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tupl
         if not (_is_plain(reading, function) and function.end - function.line > SHORT):
             continue
         given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
+        many = [[chain for chain in chains if MANY in chain] for chains in function.params.values()]
         for of in sorted(given & (queues | holders), key=lambda each: each.key)[:1]:
             yield function, f"is given {of.name}"
-        if given & items and function in running and DECIDES.search(function.name):
+        several = {kind for some in many for kind in _named(reading, function.file, some)} & items
+        if several or (given & items and function in running and DECIDES.search(function.name)):
             yield function, "decides about what waits"
 
 
@@ -165,28 +152,9 @@ def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
     return {each.of for each in values if isinstance(each, ClassValue)}
 
 
-def _asks(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
-    """Functions of no class that ask a scheduler for its choice and run it, and the endless loops that call them."""
-    for of in classes:
-        for method in of.methods.values() if says(of.name, "scheduler") else ():
-            for edge in reading.graph.callers.get(method, ()) if says(method.name, "scheduler") else ():
-                step = edge.caller
-                if step not in reading.running or not _is_plain(reading, step):
-                    continue
-                yield step, f"runs what {of.name} chooses"
-                for each in reading.graph.callers.get(step, ()):
-                    if each.caller.endless and _is_plain(reading, each.caller):
-                        yield each.caller, f"calls {step.name} again and again"
-
-
 def _is_plain(reading: Reading, of: Function) -> bool:
     named = of.owner is None and of.qualname and not of.native
     return bool(named) and _matters(of) and _fits(reading, of.qualname, of.file)
-
-
-def _is_held(of: Class) -> bool:
-    """Whether a class has no objects: what it keeps is there once."""
-    return "__init__" not in of.methods and not any("self" in each.params for each in of.methods.values())
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -205,6 +173,7 @@ def _static(reading: Reading) -> Iterator[Row]:
     if not loops:
         return
     above = reading.reaching(loops)
+    near = above.union(edge.callee for each in above for edge in reading.graph.edges.get(each, ()))
     callers = (edge.caller for each in loops if each.owner is not None for edge in reading.graph.callers.get(each, ()))
     around = {each for each in callers if reading.is_own(each.file)}
     yield from _orders(reading, trains & {*loops, *around})
@@ -214,75 +183,71 @@ def _static(reading: Reading) -> Iterator[Row]:
         ends = any(ENDED.search(str(chain[-1])) for call in asked for chains in call.args for chain in chains)
         batched = ends or any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
         if batched and each.qualname and not each.name.endswith("__"):
-            yield Row("scheduler", "batch", each.qualname, place(each), "its loop steps a batch")
+            yield _row("batch", each, "its loop steps a batch")
     for function in reading.functions:
         if not function.native and not reading.is_beside(function.file):
-            if function in above and any(split(call.name) & PADS for call in function.calls):
-                yield Row(
-                    "scheduler", "batch", function.qualname, place(function), "pads what it is given to one batch"
-                )
-            for role, symbol, line, why in _static_parts(reading, function):
-                yield Row("scheduler", role, symbol, Place(function.file, line), why)
-    for of in reading.classes:
-        numbers = [each.name for each in of.fields if re.search("n(?:um)?_.*batch", each.name)]
-        if numbers and len(of.fields) <= MOST_FIELDS and not reading.is_beside(of.file):
-            yield Row("scheduler", "batch", of.qualname, place(of), f"fixes {', '.join(numbers)}")
+            for hazard in function.hazards if function in reading.running else ():
+                if hazard.kind == "assert" and LIMIT.search(hazard.text):
+                    where = Place(function.file, hazard.line)
+                    yield Row("scheduler", "admission", "assert", where, f"{function.qualname} refuses a larger batch")
+            # Of padded inputs, the length may be that of a bucket.
+            pads = split(function.name) & (PADS | {"bucket"}) and split("_".join(function.params)) & LENGTHS
+            served = any(edge.caller in near for edge in reading.graph.callers.get(function, ()))
+            if (pads and served) or (function in above and any(split(call.name) & PADS for call in function.calls)):
+                yield _row("batch", function, "pads what it is given to one batch")
+            elif function.owner is not None and re.search("accumulation|batch_size", function.name):
+                yield _row("batch", function, "says how large a batch is")
+            elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed|_to)", function.name):
+                yield _row("batch", function, "makes batches")
 
 
 def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
-    """Classes that are there for one order of the work: all they do is such a loop; with the interface of several."""
+    """Classes that are there for one order of the work: all they do is such a loop."""
     for of in dict.fromkeys(each.owner for each in sorted(loops, key=lambda each: each.key) if each.owner is not None):
         does = {each for name, each in of.methods.items() if not name.startswith("__")}
         if does <= loops and not of.native:
-            yield Row("scheduler", "batch", of.qualname, place(of), "is one order of the work")
-            for base in reading.graph.evaluator.line(of)[1:]:
-                if any(each.name in base.methods and base.methods[each.name].abstract for each in does):
-                    yield Row(
-                        "scheduler", "batch", base.qualname, place(base), "what orders of the work have in common"
-                    )
+            yield _row("batch", of, "is one order of the work")
 
 
 def _limits(reading: Reading) -> Iterator[Row]:
-    """What takes or frees a place among the requests in flight, and what picks the worker with the shortest queue."""
+    """What cuts the work into batches or chunks, and what limits or counts the requests in flight."""
+    draws = reading.reaching(reading.samples)
     for function in reading.functions:
         if function.native or not function.qualname or reading.is_beside(function.file):
             continue
+        called = {call.name for call in function.calls}
         held = {str(c[-2]) for call in function.calls if call.name in HOLDS for c in call.callee if len(c) > 1}
-        lengths = any(split(name) & {"queue"} and split(name) & LENGTHS for name in function.reads)
-        if any(split(name) & {"semaphore"} for name in held):
-            yield Row(
-                "scheduler", "admission", function.qualname, place(function), "a semaphore limits what is in flight"
-            )
-        elif lengths and any(call.name in ("min", "argmin") for call in function.calls):
-            yield Row("scheduler", "queue", function.qualname, place(function), "picks the shortest queue")
-        elif "queue" in split(function.name) and split(function.name) & LENGTHS:
-            yield Row("scheduler", "queue", function.qualname, place(function), "tells how many requests wait")
+        counted = {function.name, *(function.reads if called & {"min", "argmin"} else ())}
+        steps = {
+            word: call.line
+            for call in function.calls
+            for chains in (call.args[2:] if call.name == "range" else ())
+            for chain in chains
+            for word in split(str(chain[-1]))
+        }
+        runs = function in reading.attending or any(call.loop and call.name in CALLED for call in function.calls)
+        sizes = {word for name in function.reads & function.params.keys() for word in split(name)}
+        if "chunk" in steps and runs:
+            # Of a loop that decodes, only the cutting is meant.
+            at = Place(function.file, steps["chunk"] if function in draws else function.line)
+            yield Row("scheduler", "chunking", function.qualname, at, "steps by a chunk")
+        elif "batch" in steps:
+            yield _row("batch", function, "steps by a batch")
+        elif (
+            called & CUTS
+            and function.loops
+            and function.owner is None
+            and {"size"} < sizes & {"size", "chunk", "batch"}
+        ):
+            yield _row("chunking", function, "cuts into pieces of a size that it is given")
+        elif any(split(name) & {"semaphore"} for name in held):
+            yield _row("admission", function, "a semaphore limits what is in flight")
+        elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
+            yield _row("queue", function, "tells or compares how many requests wait")
 
 
-def _chunks(reading: Reading) -> Iterator[Row]:
-    """Loops that run the model on one chunk of the input after another, and what says how long a chunk is."""
-    loops = reading.reaching([*reading.samples, *reading.native_samples]).intersection(decode_loops(reading))
-    for function in reading.functions:
-        for call in () if function.native or reading.is_beside(function.file) else function.calls:
-            step = [chain for chains in call.args[2:] for chain in chains] if call.name == "range" else []
-            if not any("chunk" in split(str(chain[-1])) for chain in step):
-                continue
-            runs = [
-                edge
-                for edge in reading.graph.edges[function]
-                if edge.line > call.line and edge.callee in reading.attending
-            ]
-            inside = [each for each in function.calls if each.loop > call.loop and each.name in CALLED]
-            if runs or inside:
-                # Of a loop that decodes, only the cutting is meant.
-                line = call.line if function in loops else function.line
-                yield Row("scheduler", "chunking", function.qualname, Place(function.file, line), "steps by a chunk")
-                kept = [each for one in step for each in function.locals.get(str(one[-1]), ())]
-                made = [each[:-1] for each in kept if isinstance(each[-1], Applied)]
-                for value in reading.graph.evaluator.values(function, made):
-                    if isinstance(value, FunctionValue) and reading.is_own(value.of.file):
-                        of = value.of
-                        yield Row("scheduler", "chunking", of.qualname, place(of), "says how long a chunk is")
+def _row(role: str, of: Function | Class, why: str) -> Row:
+    return Row("scheduler", role, of.qualname, place(of), why)
 
 
 def _data(reading: Reading) -> Iterator[Row]:
@@ -308,40 +273,41 @@ def _data(reading: Reading) -> Iterator[Row]:
         passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
         fills = (called & JOINS and called & FILLS) or ("len" in called and any(split(name) & PADS for name in called))
         pads = "pad_sequence" in called or ("max" in called and bool(fills))
-        sizes = [name for name in function.params if "size" in split(name) and split(name) & {"chunk", "batch"}]
-        cuts = bool(called & CUTS) and function.loops and any(name in function.reads for name in sizes)
-        if cuts and function.owner is None:
-            yield Row("scheduler", "chunking", function.qualname, place(function), f"cuts into pieces of {sizes[0]}")
-        elif function in handed or "collate" in split(function.name) or pads:
-            yield Row("scheduler", "batch", function.qualname, place(function), "joins samples to a batch")
-            for each in (edge.callee for edge in reading.graph.edges[function]):
-                if split(each.name) & PADS and split("_".join(each.params)) & LENGTHS:
-                    yield Row("scheduler", "batch", each.qualname, place(each), "pads samples to one length")
+        if function in handed or "collate" in split(function.name) or pads:
+            yield _row("batch", function, "joins samples to a batch")
         elif loads or passes:
-            yield Row("scheduler", "batch", function.qualname, place(function), "makes the loader of batches")
+            yield _row("batch", function, "makes the loader of batches")
+        elif len(shrinks := _shrinks(function)) > 1:
+            yield _row("batch", function, f"keeps of {', '.join(sorted(shrinks)[:2])} what goes on")
     for of in reading.classes:
         if of.native or reading.is_beside(of.file):
             continue
         queues = [name for name in of.attributes if _is_made_queue(of, name)]
         if len(queues) > 1 and any("batch" in name for name in (*queues, of.name.lower())):
-            yield Row("scheduler", "queue", of.qualname, place(of), f"keeps {', '.join(queues[:2])}")
+            yield _row("queue", of, f"keeps {', '.join(queues[:2])}")
             for method in of.methods.values():
                 if method.reads & set(queues) and {call.name for call in method.calls} & (PUTS | TAKES):
-                    yield Row("scheduler", "queue", method.qualname, place(method), f"of {of.name}")
+                    yield _row("queue", method, f"of {of.name}")
         body = reading.facts.graphs[of.file].body
         above = (each for chain in of.bases for each in reading.graph.evaluator.chain(body, of.file, chain, 0))
         built_on = any(isinstance(each, External) and LOADER.search(each.dotted) for each in above)
         if built_on or of in handed or split(of.name) & {"collator", "collate"}:
-            yield Row("scheduler", "batch", of.qualname, place(of), "orders samples, or joins them to a batch")
+            yield _row("batch", of, "orders samples, or joins them to a batch")
         maker = of.methods.get("__init__")
         given = any(SET_OF_SAMPLES.search(name) for name in (maker.params if maker is not None else ()))
         gives = of.methods.keys() & {"__iter__", "__next__", "__getitem__"}
         if not gives or not given:
             continue
-        yield Row("scheduler", "queue", of.qualname, place(of), "gives the samples of another set")
+        yield _row("queue", of, "gives the samples of another set")
         for method in of.methods.values():
             if method.loops and not method.name.startswith("__"):
-                yield Row("scheduler", "batch", method.qualname, place(method), f"of {of.name}")
+                yield _row("batch", method, f"of {of.name}")
+
+
+def _shrinks(function: Function) -> set[str]:
+    """Attributes that a method replaces by a part of themselves: those of a batch from which what has ended goes."""
+    sets = function.owner.attributes.items() if function.owner is not None else ()
+    return {name for name, each in sets if (function, ("self", name, ITEM)) in each}
 
 
 def _own_call(reading: Reading, function: Function, call: Call) -> bool:
@@ -349,28 +315,6 @@ def _own_call(reading: Reading, function: Function, call: Call) -> bool:
     return any(edge.call is call and edge.how != "callback" for edge in reading.graph.edges[function]) or any(
         isinstance(each, ClassValue) for each in reading.graph.evaluator.values(function, call.callee)
     )
-
-
-def _static_parts(reading: Reading, function: Function) -> Iterator[tuple[str, str, int, str]]:
-    """How a function cuts work into parts: the step of a range, a batch that it makes, a limit, a queue of jobs."""
-    name = function.qualname
-    for call in function.calls:
-        step = {word for chains in call.args[2:] for chain in chains for word in split(str(chain[-1]))}
-        if call.name == "range" and "batch" in step:
-            yield "batch", name, function.line, "cuts into batches"
-        elif call.name in TAKES and function.endless and function.owner is None:
-            waits = any("queue" in split(str(chain[-2])) for chain in call.callee if len(chain) > 1)
-            if waits and not says(function.file, "not_scheduler"):
-                yield "queue", name, function.line, "takes jobs from a queue"
-    if "bucket" in split(name) and function.loops and split("_".join(function.params)) & LENGTHS:
-        yield "chunking", name, function.line, "rounds a length up to that of a bucket"
-    if function.owner is not None and re.search("accumulation|batch_size", function.name):
-        yield "batch", name, function.line, "says how large a batch is"
-    elif function.owner is None and function.loops and re.match(r"(?!_).*batch(?!ed|_to)", function.name):
-        yield "batch", name, function.line, "makes batches"
-    for hazard in function.hazards:
-        if hazard.kind == "assert" and function in reading.running and LIMIT.search(hazard.text):
-            yield "admission", "assert", hazard.line, f"{name} refuses a larger batch: {hazard.text}"
 
 
 def _queues(of: Class) -> set[str]:
@@ -441,16 +385,8 @@ def _classes(reading: Reading) -> dict[Class, str]:
         about |= {word for method in of.methods.values() for name in method.params for word in split(name)}
         about |= {word for each in of.fields for word in split(each.name)}
         queues = _queues(of)
-        receives = any(
-            each.endless and any(c.name.startswith("recv") for c in each.calls) for each in of.methods.values()
-        )
         if queues and about & SERVES:
             keep[of] = f"keeps {', '.join(sorted(queues)[:3])}"
-        elif receives and any(says(name, "scheduler") for name in of.methods):
-            keep[of] = "receives requests and sends them on"
-        elif _is_item(of) and graph.evaluator.bases(of):
-            # A kind of request, of which the first class tells.
-            continue
         elif not of.methods and "schedul" not in of.name.lower():
             # A record of a slot or of a queue's item.
             continue
@@ -469,21 +405,11 @@ def _classes(reading: Reading) -> dict[Class, str]:
             return False
         return any(edge.caller in running for each in of.methods.values() for edge in graph.callers.get(each, ()))
 
-    def handed(of: Class) -> bool:
-        """Whether objects of a class are made with what runs the model: they call it when its turn comes."""
-        made = graph.callers.get(of.methods["__init__"], ()) if "__init__" in of.methods else ()
-        calls = {id(edge.call): edge.caller for edge in made}
-        return any(
-            edge.how in ("callback", "process") and id(edge.call) in calls and edge.callee in running
-            for caller in calls.values()
-            for edge in graph.edges[caller]
-        )
-
     # A queue serves requests where it is part of a run of the model, or of what calls one.
     found = [
         of
         for of in keep
-        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of) or handed(of)
+        if not running or of.native or any(each in running for each in of.methods.values()) or asked(of)
     ]
     # Where the model is run by another package: queues from which an endless loop takes.
     found = found or [of for of in keep if any(_takes_again(each, _queues(of)) for each in of.methods.values())]
@@ -495,21 +421,6 @@ def _classes(reading: Reading) -> dict[Class, str]:
     serving = {of: why for of, why in keep.items() if of in seen}
     if not any(_queues(of) for of in serving):
         return {}
-    for of in list(serving):
-        for other in sorted(near(of) - serving.keys(), key=lambda each: each.key):
-            given = {word for each in other.methods.values() for name in each.params for word in split(name)} & ITEMS
-            fits = _fits(reading, other.qualname, other.file) and reading.is_own(other.file) and not _hands_out(other)
-            apart = "cache" in split(other.name) or any(
-                says(each, part) for each in (other.name, other.file) for part in ("kv_cache", "sampling")
-            )
-            if (
-                fits
-                and (given or split(other.name) & ITEMS)
-                and DECIDES.search(other.name)
-                and not apart
-                and not other.native
-            ):
-                serving[other] = f"is asked by {of.name}"
     for of in [each for each in serving if says(each.name, "scheduler")]:
         for other in graph.evaluator.below(of):
             if reading.is_own(other.file) and not reading.is_beside(other.file):
@@ -521,11 +432,6 @@ def _takes_again(method: Function, queues: set[str]) -> bool:
     """Whether an endless loop takes from one of the queues."""
     taken = [call for call in method.calls if call.name in TAKES and call.loop]
     return method.endless and any(len(chain) > 1 and chain[-2] in queues for call in taken for chain in call.callee)
-
-
-def _is_item(of: Class) -> bool:
-    last = re.findall(r"[A-Z][a-z]+", of.name)
-    return any(word.lower() in ITEMS - {"batch", "task"} for word in last)
 
 
 def _hands_out(of: Class) -> bool:
