@@ -144,6 +144,10 @@ COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
 KEEPS = "set_defaults"
 """Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
+RUNS = frozenset([*CALLED, "generate"])
+"""Methods that run a model."""
+SETS_TYPE = frozenset(["cast", "TypeVar", "super"])
+"""What is given a class and makes no object of it."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -218,7 +222,7 @@ class CallGraph:
             self.edges[function] = edges = list(dict.fromkeys(self._edges(function)))
             for edge in edges:
                 self.callers.setdefault(edge.callee, []).append(edge)
-        for edge in self._channels():
+        for edge in [*self._channels(), *self._called_back()]:
             self.edges[edge.caller].append(edge)
             self.callers.setdefault(edge.callee, []).append(edge)
 
@@ -347,6 +351,36 @@ class CallGraph:
             and chains is call.args[0]
             and bool(re.search(r"(?i)run|thread|execut|call|spawn", call.name))
         )
+
+    def _called_back(self) -> Iterator[Edge]:
+        """What another package calls, of an object or class that it is given: public methods that nobody calls here,
+        of a class that builds on one of its own. An object that runs what a class above it does is given so too."""
+        for function in self.functions:
+            led = {id(edge.call) for edge in self.edges[function]}
+            for call in function.calls if not function.native else ():
+                if id(call) in led or hasattr(builtins, call.name) or call.name in SETS_TYPE:
+                    continue
+                given: dict[Class, None] = {}
+                for chain in (chain for chains in (*call.args, *(each for _, each in call.keywords)) for chain in chains):
+                    for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
+                        if isinstance(value, ClassValue | Instance):
+                            given[value.of] = None
+                for of in given:
+                    yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
+                if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:
+                    # The class above runs the modules that the object keeps.
+                    for of in (function.owner, *self.evaluator.below(function.owner)):
+                        for name in of.attributes:
+                            for value in self.evaluator.attribute(Instance(of), name, 0):
+                                run = self._run(value.of) if isinstance(value, Instance) else None
+                                if run is not None and run is not function:
+                                    yield Edge(function, run, call.line, "inheritance", 1, call)
+
+    def _uncalled(self, of: Class) -> Iterator[Function]:
+        if of.bases and len(self.evaluator.bases(of)) < len(of.bases):
+            for name, each in of.methods.items():
+                if not name.startswith("_") and not each.decorators and each not in self.callers:
+                    yield each
 
     # -- by name -------------------------------------------------------------------------------------------------------
 

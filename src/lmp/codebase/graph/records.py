@@ -54,7 +54,7 @@ class Call:
     """How many loops of its function are around it."""
     written: str = ""
     text: str = ""
-    """A literal string that is its first argument."""
+    """A literal string that is its first argument, or the path that an argument put together ends with."""
     tested: bool = False
     """It is a condition, as it stands."""
 

@@ -379,7 +379,12 @@ class Paths:
             if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
                 one, other = self.model.far, self.ways(ends - below or ends).far
-                both = [each for each in one.keys() & other.keys() if each not in below and self._is_plain(each)]
+                # What sets up runs no model for a user.
+                both = [
+                    each
+                    for each in one.keys() & other.keys()
+                    if each not in below and self._is_plain(each) and not SETS_UP.match(each.name)
+                ]
                 length = {
                     each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
                 }
@@ -446,7 +451,7 @@ class Paths:
             return beside, row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
-        plainest = {row.role == "library": each for row, each in reversed(ordered)}
+        plainest = {row.role if row.role in ("library", "server") else "": each for row, each in reversed(ordered)}
         return [each for _, each in ordered if each in plainest.values()] or self._roots(ways)
 
     def _handlers(self, ways: Ways) -> list[Function]:

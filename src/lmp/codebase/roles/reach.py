@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
-from lmp.codebase.graph.graph import CallGraph, Edge
+from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
@@ -70,6 +70,7 @@ class Reading:
         self.roles = {file.file: file.role for file in facts.files}
         self.graph = CallGraph(facts.graphs)
         self.link_models()
+        self.link_routes()
 
     # -- whose code ----------------------------------------------------------------------------------------------------
 
@@ -261,8 +262,8 @@ class Reading:
         found: dict[Function, tuple[object, ...]] = {}
         for of in self.classes:
             named = split(of.name)
-            part = named & PARTS and not named >= {"lm", "head"}
-            if of.native or not named & MODELS or part or BESIDE.search(f"{of.file} {of.qualname}"):
+            part = not named & MODELS or (named & PARTS and not named >= {"lm", "head"})
+            if of.native or BESIDE.search(f"{of.file} {of.qualname}"):
                 continue
             run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
             if run is None or run.abstract or run not in attending or not self.is_own(run.file):
@@ -272,6 +273,8 @@ class Reading:
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
             more = named - MODELS - CONVENTION
             order = (
+                # Where nothing is called a model, the outermost of its parts is what is run.
+                bool(part),
                 not reference,
                 named_for,
                 -below,
@@ -281,8 +284,8 @@ class Reading:
                 of.key,
             )
             found[run] = min(order, found.get(run, order))
-        if any(not order[0] for order in found.values()):
-            found = {each: order for each, order in found.items() if not order[0]}
+        for at in (0, 1):
+            found = {each: order for each, order in found.items() if not order[at]} or found
         around = {
             each
             for each in found
@@ -321,10 +324,25 @@ class Reading:
                     target = model
                 elif not known and model.owner is not None and _on_model(call):
                     target = self.graph.evaluator.method(model.owner, call.name)
-                if target is not None and target is not function:
-                    edge = Edge(function, target, call.line, "name", 1, call)
-                    self.graph.edges[function].append(edge)
-                    self.graph.callers.setdefault(target, []).append(edge)
+                if target is not None:
+                    self._link(function, target, call, "name")
+
+    def link_routes(self) -> None:
+        """Lets a request for a path, whose address is put together, lead to what handles it in another process."""
+        served = [each for each in self.facts.entries if each.kind == "server"]
+        at = {each.what.partition(" ")[2]: each.place for each in reversed(served)}
+        handlers = {each.key: each for each in self.functions}
+        for function in self.functions:
+            for call in () if function.native else function.calls:
+                place = at.get(call.text) if call.text.startswith("/") else None
+                if place is not None and (place.file, place.line) in handlers:
+                    self._link(function, handlers[place.file, place.line], call, "process")
+
+    def _link(self, function: Function, target: Function, call: Call, how: Dispatch) -> None:
+        if target is not function:
+            edge = Edge(function, target, call.line, how, 1, call)
+            self.graph.edges[function].append(edge)
+            self.graph.callers.setdefault(target, []).append(edge)
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
@@ -385,7 +403,10 @@ def _calls_model(call: Call) -> bool:
     With one argument ``apply`` hands a function to the parts of a model.
     """
     run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
-    return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+    return any(
+        chain[-2:] == ("module", "forward") or _is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1])
+        for chain in call.callee
+    )
 
 
 def _is_model(part: object) -> bool:
