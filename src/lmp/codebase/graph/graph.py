@@ -358,14 +358,11 @@ class CallGraph:
         for function in self.functions:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
-                if id(call) in led or hasattr(builtins, call.name) or call.name in SETS_TYPE:
+                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | SETS_TYPE:
                     continue
-                given: dict[Class, None] = {}
-                for chain in (chain for chains in (*call.args, *(each for _, each in call.keywords)) for chain in chains):
-                    for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
-                        if isinstance(value, ClassValue | Instance):
-                            given[value.of] = None
-                for of in given:
+                chains = [chain for given in (*call.args, *(each for _, each in call.keywords)) for chain in given]
+                values = map(innermost, self.evaluator.values(function, chains))
+                for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
                 if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:
                     # The class above runs the modules that the object keeps.

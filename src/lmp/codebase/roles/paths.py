@@ -14,11 +14,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Function
+from lmp.codebase.graph.records import ITEM, SUPER, Applied, Call, Chain, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
@@ -45,9 +45,6 @@ MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
 MOST_CHOSEN = 3
 """Methods of one class that one call may lead to, which are all shown."""
-PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
-BESIDE_ONE_ANOTHER = 2.0
-"""How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
 SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
@@ -122,21 +119,11 @@ class Paths:
             sites: dict[tuple[int, str], list[Edge]] = {}
             for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
-                    edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
                     handed = str(edge.callee.key) if edge.how in ("callback", "process", "queue") else ""
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
-
-    def _interface(self, edge: Edge) -> Edge:
-        """Where only tests put something in the place of a method, the method that they replace."""
-        callee = edge.callee
-        if edge.how != "inheritance" or not BESIDE.search(callee.file):
-            return edge
-        above = self.reading.graph.evaluator.line(callee.owner)[1:] if callee.owner is not None else []
-        named = [of.methods[callee.name] for of in above if callee.name in of.methods]
-        return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
     def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
         """How far it is to the ends, from all that leads there by none that is closed."""
@@ -167,9 +154,6 @@ class Paths:
         if len(edges) <= MOST_CHOSEN and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners - {None}:
             # Methods of one object among which a run chooses: greedy and drawn.
             return edges
-        if all(edge.how == "registry" and not edge.callee.native for edge in edges):
-            # Of commands the plainest.
-            return [min(edges, key=lambda edge: _plainness(edge.callee))]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
@@ -192,10 +176,9 @@ class Paths:
             return (
                 callee is not self.reading.model,
                 BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
-                callee.abstract or (edge.how != "inheritance" and len(edges) > 1 and self._is_replaced(callee)),
+                callee.abstract,
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
-                edge.how == "inheritance",
                 -self._below_class(callee),
                 made.get(callee, 0),
                 len(own) if reference else 0,
@@ -203,14 +186,6 @@ class Paths:
             )
 
         return min(enumerate(edges), key=order)[1]
-
-    def _is_replaced(self, method: Function) -> bool:
-        """Whether most classes below have their own, of a class that leaves a method open and is made through them."""
-        of, evaluator = method.owner, self.reading.graph.evaluator
-        if of is None or of.native or not any(each.abstract for each in of.methods.values()):
-            return False
-        below = [each for each in evaluator.below(of) if not BESIDE.search(f"{each.file} {each.qualname}")]
-        return 2 * sum(evaluator.method(each, method.name) is not method for each in below) > len(below)
 
     def _made(self, methods: list[Function]) -> dict[Function, int]:
         """Where objects of methods' classes are made, if one function makes several of them: it chooses among them.
@@ -246,7 +221,7 @@ class Paths:
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
-            "training": self._innermost(self.training),
+            "training": self.training,
             "queue": self.queues,
             # A model of another package ends where it is called.
             "model": self.reading.runs_model & self.model.ends,
@@ -286,9 +261,7 @@ class Paths:
     @cached_property
     def attention(self) -> set[Function]:
         reading = self.reading
-        return self._innermost(
-            {*reading.attends, *reading.starts_attention, *reading.native_attends} or self._modules("attention")
-        )
+        return {*reading.attends, *reading.starts_attention, *reading.native_attends} or self._modules("attention")
 
     @cached_property
     def sampling(self) -> set[Function]:
@@ -297,15 +270,7 @@ class Paths:
             for each in self._played("sampling", "sample")
             if split(each.name) & {"sample", "sampling"} and works(each)
         }
-        return self._innermost({*self.reading.samples, *drawn})
-
-    def _innermost(self, ends: set[Function]) -> set[Function]:
-        """Without those that hand on to just one other of them."""
-
-        def handed(each: Function) -> set[Function]:
-            return {edge.callee for edges in self.sites.get(each, ()) for edge in edges if edge.callee in ends}
-
-        return {each for each in ends if len(handed(each)) != 1} or ends
+        return {*self.reading.samples, *drawn}
 
     @cached_property
     def cache(self) -> set[Function]:
@@ -313,14 +278,14 @@ class Paths:
         played = self._played("kv_cache", "update")
         moved = {each for each in played if says(each.name, "kv_write")} or {each for each in played if each.writes}
         model = self.reading.model
-        return self._innermost((moved & self._below([model] if model is not None else [])) or moved)
+        return (moved & self._below([model] if model is not None else [])) or moved
 
     @cached_property
     def batches(self) -> set[Function]:
         """What makes a batch: named by that alone, else by the making and by the batch."""
         played = self._played("scheduler", "batch", "chunking", "admission", "preemption")
         plain = {each for each in played if split(each.name) == {"schedule"}}
-        return self._innermost(
+        return (
             plain
             or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
             # Where the model is outside of the code base, what orders its work is all that there is.
@@ -365,7 +330,8 @@ class Paths:
             return self.ways(self._outermost(self.reading.model))
         attends = self.ways(self.attention)
         drawn = self.reading.reaching({*self.sampling, *self.training})
-        return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
+        runs = self.reading.runs_model
+        return attends if attends.far.keys() & drawn or not runs else self.ways(runs)
 
     @cached_property
     def hubs(self) -> list[Function]:
@@ -385,26 +351,21 @@ class Paths:
                     for each in one.keys() & other.keys()
                     if each not in below and self._is_plain(each) and not SETS_UP.match(each.name)
                 ]
-                length = {
-                    each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
-                }
+                length = {each: one[each] + other[each] for each in both}
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
-                    found[first] = None
-                    done = split(first.name) & PHASES
-                    for each in inner:
-                        phases = split(each.name) & PHASES
-                        if each.owner is first.owner is not None:
-                            # Prefill and decode are beside one another: of each phase the nearest counts.
-                            if phases - done and length[each] <= length[first] + BESIDE_ONE_ANOTHER:
-                                found[each] = None
-                                done |= phases
-                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
-                            found[each] = None
+                    # Prefill and decode are beside one another, and so are other ways to generate.
+                    beside = [each for each in inner if kind == "sampling" and length[each] <= length[first] + 1]
+                    beside.sort(key=lambda each: each.owner is not first.owner)
+                    by_name = {each.name: each for each in reversed(beside) if _alike(each, first)}
+                    found.update(dict.fromkeys((first, *list(by_name.values())[-1:])))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
-        return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
+        found = found or dict.fromkeys([each for each in decode_loops(self.reading) if each in self.model.far][:1])
+        # What hands its object over to the loop of another package repeats what that calls.
+        handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
+        return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
@@ -419,11 +380,6 @@ class Paths:
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
-
-    def _varies(self, function: Function) -> float:
-        """What it counts that a method is put in place of one of a class above, which does the work in most cases."""
-        above = self.reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else []
-        return ASIDE * any(function.name in of.methods and not of.methods[function.name].abstract for of in above)
 
     def _below(self, functions: Iterable[Function]) -> set[Function]:
         """Functions with all that they lead to, if of each call the targets count that stand for the others."""
@@ -457,24 +413,24 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        # A request creates what it is answered with.
-        named = {each: each.name.removeprefix("create_") for each in handlers}
-        plain = [each for each in handlers if not BESIDE.search(named[each]) and not SETS_UP.match(named[each])]
+        plain = [each for each in handlers if not BESIDE.search(each.name)]
+        # A request that another handler makes came in there.
+        inner = {each for each in plain if self.reading.reaching([each]) & set(plain) - {each}}
+        plain = [each for each in plain if each not in inner] or plain
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
         every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
         called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
         roots = [each for each in every if each not in called] or [each for each in every if each.endless]
-        batch = self.ends["batch"].far if "batch" in self.ends else {}
-        return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
+        return sorted(roots, key=lambda each: (ways.far[each], each.key))[:1]
 
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
     def edges(self) -> list[Edge]:
         """The calls that carry most of a run, outermost first."""
         flow = _Flow()
-        ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
+        ends = self.ends
         asked = {kind: ways for kind, ways in ends.items() if kind == "batch"}
         starts: list[Function] = []
         entered = {each for _, each in self.entries}
@@ -489,22 +445,17 @@ class Paths:
             flow.run(begins, {"": ways, **asked})
             if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
-            # A method that nobody here calls is called by a user.
-            asking = [edge for edges in ways.calls.values() for edge in edges if edge.callee is hub]
-            flow.add((edge for edge in asking if edge.caller.owner and self._is_outer(edge.caller)), STEP)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
-            if number == 0 and not handlers:
-                # Else a handler hands its request to what keeps it for the scheduler.
-                queued = self.ways(self._played("scheduler", "queue"))
-                handlers = self._handlers(queued)
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
-        flow.run(self.hubs or starts, ends)
+        led = [each for each in self.hubs if each in self.model.far]
+        flow.run(led, {kind: ways for kind, ways in ends.items() if kind != "queue"})
+        flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
         flow.add(self._steps(starts, flow), STEP)
         flow.add(self._parts(flow), PART)
         return list(self._in_order(starts, flow.most()))
@@ -530,10 +481,7 @@ class Paths:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
-        reached = {callee for _, callee in flow.edge_of}
-        line = self.reading.graph.evaluator.line
         queues = self.queues if not self.hubs else ()
-        outside = self.hubs if self.reading.model is None else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -544,14 +492,9 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
-                elif function in outside and function.owner and chosen[0].callee.owner in line(function.owner):
-                    # Where the model is of another package, the steps of the loop are methods of its own object.
-                    found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
                 elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop does with what it takes is all that there is.
                     found += chosen
-            if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
-                found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
             yield from found
             ends = dict.fromkeys(each for edge in found for each in (edge.caller, edge.callee))
             waiting += [each for each in ends if each not in shown]
@@ -594,9 +537,6 @@ class Paths:
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
-
-    def _is_outer(self, function: Function) -> bool:
-        return self._is_plain(function) and not self.reading.graph.callers.get(function)
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
@@ -689,9 +629,14 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 
 
 def _alike(function: Function, first: Function) -> bool:
-    """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
-    owners = {function.owner, first.owner}
-    return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+    """Whether another method runs the model too: it is no model, and not put in place of the first one."""
+    return None not in (function.owner, first.owner) and function.name not in (first.name, *CALLED)
+
+
+def _hands_over(edge: Edge) -> bool:
+    """``super().generate(…)`` of another package, which calls the modules that the object keeps."""
+    above = edge.call is not None and edge.call.callee[:1] and edge.call.callee[0][0] == SUPER
+    return bool(above) and edge.callee.name in CALLED and edge.callee.name != edge.caller.name
 
 
 def _given(function: Function, call: Call) -> Iterator[Chain]:

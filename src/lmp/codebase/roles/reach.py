@@ -253,10 +253,15 @@ class Reading:
             )
         }
 
-    @cached_property
+    @property
     def model(self) -> Function | None:
-        """How the model is called: of the outermost modules that attend, the one of reference, else the one that most
-        others build on."""
+        """How the model is called."""
+        return self.ran[0] if self.ran[1] else None
+
+    @cached_property
+    def ran(self) -> tuple[Function | None, bool]:
+        """Of the outermost modules that attend, how the one of reference is called, else the one that most others build
+        on, and whether it is named as a model. Where none is, its outermost part is what is run."""
         evaluator = self.graph.evaluator
         attending = self.reaching(self.attends)
         found: dict[Function, tuple[object, ...]] = {}
@@ -273,7 +278,6 @@ class Reading:
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
             more = named - MODELS - CONVENTION
             order = (
-                # Where nothing is called a model, the outermost of its parts is what is run.
                 bool(part),
                 not reference,
                 named_for,
@@ -299,7 +303,8 @@ class Reading:
             )
         }
         outer = {each: order for each, order in found.items() if each not in around} or found
-        return min(outer, key=outer.__getitem__, default=None)
+        ran = min(outer, key=outer.__getitem__, default=None)
+        return ran, ran is not None and not outer[ran][0]
 
     def _made(self, method: Function) -> int:
         """How many functions make an object of a method's class."""
@@ -309,7 +314,7 @@ class Reading:
     def link_models(self) -> None:
         """Lets calls of what is named ``model``, or of its methods, that are not known lead to the one that stands for
         all."""
-        model = self.model
+        model, named = self.ran
         if model is None:
             return
         attending = self.reaching(self.attends)
@@ -320,7 +325,7 @@ class Reading:
             for call in () if function.native or function is model else function.calls:
                 known = led.get(id(call), ())
                 target: Function | None = None
-                if _calls_model(call) and attending.isdisjoint(known):
+                if (_calls_model(call) if named else _runs_part(call)) and attending.isdisjoint(known):
                     target = model
                 elif not known and model.owner is not None and _on_model(call):
                     target = self.graph.evaluator.method(model.owner, call.name)
@@ -403,10 +408,12 @@ def _calls_model(call: Call) -> bool:
     With one argument ``apply`` hands a function to the parts of a model.
     """
     run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
-    return any(
-        chain[-2:] == ("module", "forward") or _is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1])
-        for chain in call.callee
-    )
+    return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+
+
+def _runs_part(call: Call) -> bool:
+    """``self.module.forward(…)``: what is run is a part of a model."""
+    return any(chain[-2:] == ("module", "forward") for chain in call.callee)
 
 
 def _is_model(part: object) -> bool:
