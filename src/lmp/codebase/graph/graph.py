@@ -251,11 +251,11 @@ class CallGraph:
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
             targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
-            if not targets and len(call.callee[0]) == 2 and call.name in self.kept:
-                # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
-                targets = dict.fromkeys(self.kept[call.name], "registry")
             if not targets and not self._is_external(function, call, values):
-                targets = self._by_name(function, call) or self._module(function, call, values)
+                # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
+                kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
+                targets = dict.fromkeys(kept, "registry")
+                targets = targets or self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
         if len(targets) > MOST_TARGETS:
@@ -360,8 +360,7 @@ class CallGraph:
             for call in function.calls if not function.native else ():
                 if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | SETS_TYPE:
                     continue
-                chains = [chain for given in (*call.args, *(each for _, each in call.keywords)) for chain in given]
-                values = map(innermost, self.evaluator.values(function, chains))
+                values = map(innermost, self.evaluator.values(function, call.given))
                 for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
                 if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:

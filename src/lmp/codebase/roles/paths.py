@@ -53,6 +53,9 @@ MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
 
+FEW, FEW_CALLERS = 24, 2
+"""Edges that a reader writes at least where there are so many, and callers of a part that makes it a step of theirs."""
+PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
 PARTS_SHOWN = frozenset(
     [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
 )
@@ -413,10 +416,10 @@ class Paths:
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = [each for each in handlers if not BESIDE.search(each.name)]
-        # A request that another handler makes came in there.
-        inner = {each for each in plain if self.reading.reaching([each]) & set(plain) - {each}}
-        plain = [each for each in plain if each not in inner] or plain
+        plain = {each for each in handlers if not BESIDE.search(each.name)}
+        # A request that one handler makes of another came in at the first.
+        asking = {each: self.reading.reaching([each]) & plain - {each} for each in plain}
+        plain = {each for others in asking.values() for each in others if not asking[each]} or plain
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
 
     def _roots(self, ways: Ways) -> list[Function]:
@@ -458,6 +461,8 @@ class Paths:
         flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
         flow.add(self._steps(starts, flow), STEP)
         flow.add(self._parts(flow), PART)
+        if len(flow.edge_of) < FEW:
+            flow.add([*self._loaded(flow), *self._parts(flow, FEW_CALLERS)], PART)
         return list(self._in_order(starts, flow.most()))
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
@@ -476,6 +481,33 @@ class Paths:
         beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
         written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
         flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
+
+    def _loaded(self, flow: _Flow) -> Iterator[Edge]:
+        """What loads what the loop runs: the calls whose result is handed on towards it, and what gives that back."""
+        above = self.reading.reaching(self.hubs)
+        again = self._below(edge.callee for edge in flow.edge_of.values() if edge.call is not None and edge.call.loop)
+        waiting = [
+            (edge.caller, [*edge.call.callee, *edge.call.given])
+            for edge in flow.edge_of.values()
+            if edge.call is not None and edge.callee in above and edge.caller not in again
+        ]
+        seen: set[Function] = set()
+        while waiting:
+            function, chains = waiting.pop()
+            names = [chain[0] for chain in chains]
+            for name in names:
+                for chain in function.locals.get(name, ()):
+                    at = next((at for at, part in enumerate(chain) if isinstance(part, Applied)), 0)
+                    names += [chain[0]] if at and chain[0] not in names else []
+                    for edges in self.sites.get(function, ()) if at else ():
+                        if edges[0].call is not None and chain[:at] in edges[0].call.callee:
+                            for edge in self.alternatives(edges):
+                                if edge.how == "constructor":
+                                    continue
+                                yield edge
+                                if edge.callee not in seen:
+                                    seen.add(edge.callee)
+                                    waiting.append((edge.callee, edge.callee.returns))
 
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
@@ -515,9 +547,14 @@ class Paths:
                 if (function, edge.callee) in flow.edge_of:
                     steps.append((edge.callee, again))
 
-    def _parts(self, flow: _Flow) -> Iterator[Edge]:
-        """What the functions on the way call that plays a part itself, and what such calls lead on to."""
-        parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+    def _parts(self, flow: _Flow, most: int = 0) -> Iterator[Edge]:
+        """What the functions on the way call that plays a part itself, and what such calls lead on to; with ``most``
+        whatever plays any part and is called by no more functions."""
+        parts = {
+            (row.place.file, row.place.line)
+            for row in self.rows
+            if (row.section, row.role) in PARTS_SHOWN or (most and row.section in PLAYED)
+        }
         waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
         seen = set(waiting)
         while waiting:
@@ -532,7 +569,9 @@ class Paths:
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
-                    if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
+                    used = len({each.caller for each in self.reading.graph.callers[callee]}) if most else 0
+                    shown = (callee.key in parts or bound) and used <= most and not aside
+                    if shown and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:
                             seen.add(callee)
@@ -636,7 +675,7 @@ def _alike(function: Function, first: Function) -> bool:
 def _hands_over(edge: Edge) -> bool:
     """``super().generate(…)`` of another package, which calls the modules that the object keeps."""
     above = edge.call is not None and edge.call.callee[:1] and edge.call.callee[0][0] == SUPER
-    return bool(above) and edge.callee.name in CALLED and edge.callee.name != edge.caller.name
+    return bool(above) and edge.how == "inheritance" and edge.callee.name in CALLED and edge.caller.name not in CALLED
 
 
 def _given(function: Function, call: Call) -> Iterator[Chain]:

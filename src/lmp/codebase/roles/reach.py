@@ -379,7 +379,7 @@ def _takes_all(function: Function, call: Call) -> bool:
     """Whether a call of what reading does not know is given queries with keys and values, or with their cache."""
     if function.name == "__init__" or call.name in operators.JOINS:
         return False
-    given = [chain for chains in (*call.args, *(chains for _, chains in call.keywords)) for chain in chains]
+    given = list(call.given)
     owner = function.owner.name if function.owner is not None else ""
     # In a module of attention they may be called after what was done to them: ``keys_rotated``.
     names = QKV_OF if says(f"{owner}_{function.name}", "attention") else QKV
