@@ -270,8 +270,8 @@ class Paths:
     def sampling(self) -> set[Function]:
         drawn = {
             each
-            for each in self._played("sampling", "sample")
-            if split(each.name) & {"sample", "sampling"} and works(each)
+            for each in self.reading.functions
+            if split(each.name) & {"sample", "sampling"} and works(each) and not says(each.qualname, "not_sampling")
         }
         return {*self.reading.samples, *drawn}
 
@@ -343,7 +343,9 @@ class Paths:
         found: dict[Function, None] = {}
         model = self.reading.model
         below = self._below([model] if model is not None else [])
-        started = self._below(each for row, each in self.entries if row.role != "library")
+        begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
+        started = self._below(each for each in self.reading.functions if each.key in begun)
+        attends = self.ends["attention"].far if "attention" in self.ends else {}
         for kind in ("sampling", "training"):
             if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
@@ -363,7 +365,9 @@ class Paths:
                     beside = [each for each in inner if kind == "sampling" and length[each] <= length[first] + 1]
                     beside.sort(key=lambda each: each.owner is not first.owner)
                     by_name = {each.name: each for each in reversed(beside) if _alike(each, first)}
-                    found.update(dict.fromkeys((first, *list(by_name.values())[-1:])))
+                    # Another family of models has a loop of its own, of the same name.
+                    twins = [each for each in attends if each.name == first.name and each in other and each not in one]
+                    found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
         found = found or dict.fromkeys([each for each in decode_loops(self.reading) if each in self.model.far][:1])
         # What hands its object over to the loop of another package repeats what that calls.
