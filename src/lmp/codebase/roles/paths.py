@@ -20,7 +20,6 @@ from functools import cached_property
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import ITEM, SUPER, Applied, Call, Chain, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
-from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -369,10 +368,26 @@ class Paths:
                     twins = [each for each in attends if each.name == first.name and each in other and each not in one]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
-        found = found or dict.fromkeys([each for each in decode_loops(self.reading) if each in self.model.far][:1])
+        found = found or dict.fromkeys(self.repeating(self.model.ends)[:1])
         # What hands its object over to the loop of another package repeats what that calls.
         handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
         return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
+
+    def repeating(self, ends: Iterable[Function], reach: Set[Function] = frozenset()) -> list[Function]:
+        """Functions whose loop leads to an end again and again, or else to what else is in reach: first those beside
+        nothing, of them the nearest."""
+        ends = set(ends)
+        reach = self.reading.reaching(ends) | reach
+        far = self.ways(ends).far
+        order: dict[Function, tuple[object, ...]] = {}
+        for each in sorted(reach, key=lambda each: each.key):
+            edges = self.reading.graph.edges[each]
+            within = any(edge.call is not None and edge.call.loop and edge.callee in reach for edge in edges)
+            run = self.reading.is_own(each.file) and each.qualname and each.name not in (*CALLED, "backward")
+            if run and (within or (each in ends and each.loops)):
+                distance = far.get(each, math.inf)
+                order[each] = not self._is_plain(each), distance, not each.endless, len(each.name), each.key
+        return sorted(order, key=order.__getitem__)
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
