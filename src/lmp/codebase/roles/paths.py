@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import ITEM, SUPER, Applied, Call, Chain, Function
+from lmp.codebase.graph.records import SUPER, Applied, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.words import rank, says, split
 
@@ -32,8 +32,6 @@ SETS_UP = re.compile(
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
 MOST_HANDLERS = 2
-DETOUR = 6.0
-"""How much longer than the nearest a way to an end may be."""
 BACK = 1.0
 """How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
 STEP, PART = 1.0, 0.3
@@ -183,7 +181,6 @@ class Paths:
                 not reference,
                 -self._below_class(callee),
                 made.get(callee, 0),
-                len(own) if reference else 0,
                 -number if plain and not callee.native else number,
             )
 
@@ -382,7 +379,8 @@ class Paths:
         order: dict[Function, tuple[object, ...]] = {}
         for each in sorted(reach, key=lambda each: each.key):
             edges = self.reading.graph.edges[each]
-            within = any(edge.call is not None and edge.call.loop and edge.callee in reach for edge in edges)
+            steps = (edge for edge in edges if edge.callee in reach and edge.how not in ("process", "constructor"))
+            within = any(edge.call is not None and edge.call.loop for edge in steps)
             run = self.reading.is_own(each.file) and each.qualname and each.name not in (*CALLED, "backward")
             if run and (within or (each in ends and each.loops)):
                 distance = far.get(each, math.inf)
@@ -578,12 +576,7 @@ class Paths:
         seen = set(waiting)
         while waiting:
             function = waiting.pop()
-            led = [edge.call for (caller, _), edge in flow.edge_of.items() if caller is function and edge.call]
-            handed = {chain[:-1] for call in led for chain in _given(function, call)}
             for edges in self.sites.get(function, ()):
-                if edges[0].call is not None and handed & set(edges[0].call.callee):
-                    # What hands out the function that is called.
-                    yield from self.alternatives(edges)
                 for edge in self.alternatives(edges):
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
@@ -623,11 +616,6 @@ class _Flow:
     def run(self, starts: Iterable[Function], every: Mapping[str, Ways]) -> None:
         """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
         held = dict.fromkeys(starts, 1.0)
-        at = dict.fromkeys(held, 0.0)
-        near = {
-            kind: min((ways.far[each] for each in held if each in ways.far), default=0.0)
-            for kind, ways in every.items()
-        }
         waiting = [(-1.0, number, each) for number, each in enumerate(held)]
         number = len(waiting)
         done: set[Function] = set()
@@ -641,12 +629,11 @@ class _Flow:
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
                 whole = sum(shares.values())
-                for length, edge in on:
+                for _, edge in on:
                     share = held[function] * shares[edge.callee] / whole
-                    if share >= LEAST and at[function] + length <= near[kind] + DETOUR:
+                    if share >= LEAST:
                         pair = function, edge.callee
                         self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge
-                        at[edge.callee] = min(at.get(edge.callee, math.inf), at[function] + _cost(edge))
                         if share > held.get(edge.callee, 0.0):
                             held[edge.callee] = share
                             number += 1
@@ -695,15 +682,6 @@ def _hands_over(edge: Edge) -> bool:
     """``super().generate(…)`` of another package, which calls the modules that the object keeps."""
     above = edge.call is not None and edge.call.callee[:1] and edge.call.callee[0][0] == SUPER
     return bool(above) and edge.how == "inheritance" and edge.callee.name in CALLED and edge.caller.name not in CALLED
-
-
-def _given(function: Function, call: Call) -> Iterator[Chain]:
-    """The calls that gave a function what it calls by a name of its own."""
-    for name in (chain[0] for chain in call.callee if all(str(part)[:1] == ITEM[0] for part in chain[1:])):
-        for chain in function.locals.get(str(name), ()):
-            made = [at for at, part in enumerate(chain) if isinstance(part, Applied)]
-            if made:
-                yield chain[: made[0] + 1]
 
 
 def _shapes(function: Function) -> bool:
