@@ -78,20 +78,14 @@ class Ways:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
-        commands = Counter(edge.line for _, edge in found.values() if edge.how == "callback")
-        plainest = {
-            line: min(
-                (length, *_plainness(edge.callee))
-                for length, edge in found.values()
-                if edge.how == "callback" and edge.line == line
-            )
-            for line, number in commands.items()
-            if number > 2
-        }
+        handed = [pair for pair in found.values() if pair[1].how == "callback"]
+        many = Counter(edge.line for _, edge in handed)
+        handed.sort(key=lambda pair: (pair[0], *_plainness(pair[1].callee)), reverse=True)
+        first = {edge.line: edge for _, edge in handed}
         return [
             (length, edge)
             for length, edge in found.values()
-            if edge.how != "callback" or edge.line not in plainest or plainest[edge.line][-1] == edge.callee.key
+            if edge.how != "callback" or many[edge.line] < 3 or first[edge.line] is edge
         ]
 
 
@@ -245,16 +239,12 @@ class Paths:
     def _beside_attention(self) -> set[Function]:
         """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
         attends = self.reading.reaching(self.attention)
-        modules = {each for each in attends if each.name in CALLED and each.owner is not None}
         found: set[Function] = set()
-        for each in modules:
-            if not self._calls(each) & modules or (each.owner is not None and says(each.owner.name, "attention")):
-                continue
-            for edges in self.sites.get(each, ()):
-                callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
-                modules_of = [each for each in callees if each.owner and each.name in CALLED]
-                if len(modules_of) == len(edges) and not any(map(_shapes, modules_of)):
-                    found.update(callee for callee in callees if callee not in attends)
+        for each in attends:
+            if each.name in CALLED and each.owner is not None and not says(each.owner.name, "attention"):
+                sites = [[edge.callee for edge in edges] for edges in self.sites.get(each, ())]
+                called = {callee for callees in sites if all(map(_is_part, callees)) for callee in callees}
+                found |= called - attends if called & attends else set()
         return found
 
     @cached_property
@@ -428,7 +418,9 @@ class Paths:
 
         ordered = sorted(begins, key=order)
         plainest = {row.role if row.role in ("library", "server") else "": each for row, each in reversed(ordered)}
-        return [each for _, each in ordered if each in plainest.values()] or self._roots(ways)
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
+        roots = sorted(ways.far.keys() - called, key=lambda each: (ways.far[each], each.key))
+        return [each for _, each in ordered if each in plainest.values()] or [*filter(self._is_plain, roots)][:1]
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
@@ -438,12 +430,6 @@ class Paths:
         asking = {each: self.reading.reaching([each]) & plain - {each} for each in plain}
         plain = {each for others in asking.values() for each in others if not asking[each]} or plain
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
-
-    def _roots(self, ways: Ways) -> list[Function]:
-        every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
-        roots = [each for each in every if each not in called] or [each for each in every if each.endless]
-        return sorted(roots, key=lambda each: (ways.far[each], each.key))[:1]
 
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
@@ -686,6 +672,11 @@ def _hands_over(edge: Edge) -> bool:
 
 def _shapes(function: Function) -> bool:
     return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
+
+
+def _is_part(function: Function) -> bool:
+    """Whether it is how a module is called that does more than to shape what it is given."""
+    return function.owner is not None and function.name in CALLED and not _shapes(function)
 
 
 def _is_step(function: Function) -> bool:
