@@ -32,6 +32,8 @@ SETS_UP = re.compile(
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
 MOST_HANDLERS = 2
+DETOUR = 6.0
+"""How much longer than the nearest a way to an end may be."""
 BACK = 1.0
 """How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
 STEP, PART = 1.0, 0.3
@@ -602,6 +604,11 @@ class _Flow:
     def run(self, starts: Iterable[Function], every: Mapping[str, Ways]) -> None:
         """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
         held = dict.fromkeys(starts, 1.0)
+        at = dict.fromkeys(held, 0.0)
+        near = {
+            kind: min((ways.far[each] for each in held if each in ways.far), default=0.0)
+            for kind, ways in every.items()
+        }
         waiting = [(-1.0, number, each) for number, each in enumerate(held)]
         number = len(waiting)
         done: set[Function] = set()
@@ -615,11 +622,12 @@ class _Flow:
                 least = min((length for length, _ in on), default=0.0)
                 shares = {edge.callee: 2 ** (least - length) for length, edge in on}
                 whole = sum(shares.values())
-                for _, edge in on:
+                for length, edge in on:
                     share = held[function] * shares[edge.callee] / whole
-                    if share >= LEAST:
+                    if share >= LEAST and at[function] + length <= near[kind] + DETOUR:
                         pair = function, edge.callee
                         self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge
+                        at[edge.callee] = min(at.get(edge.callee, math.inf), at[function] + _cost(edge))
                         if share > held.get(edge.callee, 0.0):
                             held[edge.callee] = share
                             number += 1
