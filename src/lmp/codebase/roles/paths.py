@@ -357,7 +357,9 @@ class Paths:
                     twins = [each for each in attends if each.name == first.name and each in other and each not in one]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
-        found = found or dict.fromkeys(self.repeating(self.model.ends)[:1])
+        # One over layers ends when they do.
+        loops = self.repeating(self.model.ends) if not found else []
+        found = found or dict.fromkeys(sorted(loops, key=lambda each: not each.endless)[:1])
         # What hands its object over to the loop of another package repeats what that calls.
         handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
         return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
