@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
@@ -360,6 +360,8 @@ class CallGraph:
             for call in function.calls if not function.native else ():
                 if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | SETS_TYPE:
                     continue
+                # The call itself leads to another package.
+                call = replace(call)
                 values = map(innermost, self.evaluator.values(function, call.given))
                 for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))

@@ -52,9 +52,8 @@ MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
 
-FEW, FEW_CALLERS = 24, 2
-"""Edges that a reader writes at least where there are so many, and callers of a part that makes it a step of theirs."""
-PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
+FEW = 20
+"""Edges that a reader writes at least: where a run has fewer, what loads the model is one of its parts."""
 PARTS_SHOWN = frozenset(
     [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
 )
@@ -365,8 +364,7 @@ class Paths:
         return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
 
     def repeating(self, ends: Iterable[Function], reach: Set[Function] = frozenset()) -> list[Function]:
-        """Functions whose loop leads to an end again and again, or else to what else is in reach: first those beside
-        nothing, of them the nearest."""
+        """Functions whose loop leads to an end again and again, the nearest first, or else to what else is in reach."""
         ends = set(ends)
         reach = self.reading.reaching(ends) | reach
         far = self.ways(ends).far
@@ -375,10 +373,9 @@ class Paths:
             edges = self.reading.graph.edges[each]
             steps = (edge for edge in edges if edge.callee in reach and edge.how not in ("process", "constructor"))
             within = any(edge.call is not None and edge.call.loop for edge in steps)
-            run = self.reading.is_own(each.file) and each.qualname and each.name not in (*CALLED, "backward")
+            run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
             if run and (within or (each in ends and each.loops)):
-                distance = far.get(each, math.inf)
-                order[each] = not self._is_plain(each), distance, not each.endless, len(each.name), each.key
+                order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
         return sorted(order, key=order.__getitem__)
 
     def _makers(self, method: Function) -> set[Function]:
@@ -469,7 +466,7 @@ class Paths:
         flow.add(self._steps(starts, flow), STEP)
         flow.add(self._parts(flow), PART)
         if len(flow.edge_of) < FEW:
-            flow.add([*self._loaded(flow), *self._parts(flow, FEW_CALLERS)], PART)
+            flow.add(self._loaded(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
@@ -554,14 +551,9 @@ class Paths:
                 if (function, edge.callee) in flow.edge_of:
                     steps.append((edge.callee, again))
 
-    def _parts(self, flow: _Flow, most: int = 0) -> Iterator[Edge]:
-        """What the functions on the way call that plays a part itself, and what such calls lead on to; with ``most``
-        whatever plays any part and is called by no more functions."""
-        parts = {
-            (row.place.file, row.place.line)
-            for row in self.rows
-            if (row.section, row.role) in PARTS_SHOWN or (most and row.section in PLAYED)
-        }
+    def _parts(self, flow: _Flow) -> Iterator[Edge]:
+        """What the functions on the way call that plays a part itself, and what such calls lead on to."""
+        parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
         waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
         seen = set(waiting)
         while waiting:
@@ -571,8 +563,7 @@ class Paths:
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
-                    used = len({each.caller for each in self.reading.graph.callers[callee]}) if most else 0
-                    shown = (callee.key in parts or bound) and used <= most and not aside
+                    shown = (callee.key in parts or bound) and not aside
                     if shown and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:
