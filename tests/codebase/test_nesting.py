@@ -842,3 +842,34 @@ def test_a_request_whose_address_is_put_together_leads_to_what_handles_its_path(
         ("work", "generate"),
         ("generate", "Model.forward"),
     }
+
+
+FAMILY = """import torch
+import torch.nn.functional as F
+
+
+class Transformer(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class {name}:
+    def __init__(self):
+        self.model = Transformer()
+
+    def generate(self, x):
+        while True:
+            logits = self.model.forward(x)
+            x = torch.multinomial(logits, 1)
+
+
+if __name__ == "__main__":
+    {name}().generate(1)
+"""
+
+
+def test_two_families_of_models_have_a_loop_each(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(FAMILY.format(name="Second"))
+    assert {("First.generate", "Transformer.forward"), ("Second.generate", "Transformer.forward")} <= edges(
+        tmp_path, FAMILY.format(name="First")
+    )
