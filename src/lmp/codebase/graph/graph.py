@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
@@ -144,6 +144,10 @@ COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
 KEEPS = "set_defaults"
 """Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
+RUNS = frozenset([*CALLED, "generate"])
+"""Methods that run a model."""
+SETS_TYPE = frozenset(["cast", "TypeVar", "super"])
+"""What is given a class and makes no object of it."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -218,7 +222,7 @@ class CallGraph:
             self.edges[function] = edges = list(dict.fromkeys(self._edges(function)))
             for edge in edges:
                 self.callers.setdefault(edge.callee, []).append(edge)
-        for edge in self._channels():
+        for edge in [*self._channels(), *self._called_back()]:
             self.edges[edge.caller].append(edge)
             self.callers.setdefault(edge.callee, []).append(edge)
 
@@ -247,11 +251,11 @@ class CallGraph:
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
             targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
-            if not targets and len(call.callee[0]) == 2 and call.name in self.kept:
-                # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
-                targets = dict.fromkeys(self.kept[call.name], "registry")
             if not targets and not self._is_external(function, call, values):
-                targets = self._by_name(function, call) or self._module(function, call, values)
+                # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
+                kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
+                targets = dict.fromkeys(kept, "registry")
+                targets = targets or self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
         if len(targets) > MOST_TARGETS:
@@ -347,6 +351,34 @@ class CallGraph:
             and chains is call.args[0]
             and bool(re.search(r"(?i)run|thread|execut|call|spawn", call.name))
         )
+
+    def _called_back(self) -> Iterator[Edge]:
+        """What another package calls, of an object or class that it is given: public methods that nobody calls here,
+        of a class that builds on one of its own. An object that runs what a class above it does is given so too."""
+        for function in self.functions:
+            led = {id(edge.call) for edge in self.edges[function]}
+            for call in function.calls if not function.native else ():
+                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | SETS_TYPE:
+                    continue
+                # The call itself leads to another package.
+                call = replace(call)
+                values = map(innermost, self.evaluator.values(function, call.given))
+                for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
+                    yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
+                if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:
+                    # The class above runs the modules that the object keeps.
+                    for of in (function.owner, *self.evaluator.below(function.owner)):
+                        for name in of.attributes:
+                            for value in self.evaluator.attribute(Instance(of), name, 0):
+                                run = self._run(value.of) if isinstance(value, Instance) else None
+                                if run is not None and run is not function:
+                                    yield Edge(function, run, call.line, "inheritance", 1, call)
+
+    def _uncalled(self, of: Class) -> Iterator[Function]:
+        if of.bases and len(self.evaluator.bases(of)) < len(of.bases):
+            for name, each in of.methods.items():
+                if not name.startswith("_") and not each.decorators and each not in self.callers:
+                    yield each
 
     # -- by name -------------------------------------------------------------------------------------------------------
 

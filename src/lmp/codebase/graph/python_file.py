@@ -483,6 +483,8 @@ class _Reader:
         if not callee and isinstance(node.func, ast.Attribute):
             callee = (("", node.func.attr),)
         text = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+        # ``session.post(address + "/generate")`` asks for a path of a server.
+        text = next((end for each in node.args if (end := _ending(each)).startswith("/")), text)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(node.args) > 1:
             self.opens(node.args[-1])
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop") and node.args:
@@ -671,6 +673,13 @@ def _beginning(node: ast.expr) -> str:
     if isinstance(first, ast.JoinedStr) and first.values:
         first = first.values[0]
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+def _ending(node: ast.expr) -> str:
+    """The literal that a text put together at run time ends with."""
+    last = node.right if isinstance(node, ast.BinOp) else node.values[-1:] if isinstance(node, ast.JoinedStr) else None
+    last = last[0] if isinstance(last, list) and last else last
+    return last.value if isinstance(last, ast.Constant) and isinstance(last.value, str) else ""
 
 
 def _holder(inside: Function) -> Class | None:

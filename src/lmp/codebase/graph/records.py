@@ -6,6 +6,7 @@ An expression is kept as chains, one for each value that it may have: ``self.lay
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,9 +55,14 @@ class Call:
     """How many loops of its function are around it."""
     written: str = ""
     text: str = ""
-    """A literal string that is its first argument."""
+    """A literal string that is its first argument, or the path that an argument put together ends with."""
     tested: bool = False
     """It is a condition, as it stands."""
+
+    @property
+    def given(self) -> Iterator[Chain]:
+        """The chains of all arguments."""
+        return (chain for chains in (*self.args, *(each for _, each in self.keywords)) for chain in chains)
 
     @property
     def name(self) -> str:

@@ -14,13 +14,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Function
+from lmp.codebase.graph.records import SUPER, Applied, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
-from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -45,9 +44,6 @@ MOST_ALTERNATIVES = 5
 """Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
 MOST_CHOSEN = 3
 """Methods of one class that one call may lead to, which are all shown."""
-PHASES = frozenset(["prefill", "decode", "extend", "context", "generate"])
-BESIDE_ONE_ANOTHER = 2.0
-"""How much further a phase of a run may be from the model and from sampling than the phase that is nearest."""
 SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
@@ -56,6 +52,8 @@ MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
 
+FEW = 20
+"""Edges that a reader writes at least: where a run has fewer, what loads the model is one of its parts."""
 PARTS_SHOWN = frozenset(
     [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
 )
@@ -81,20 +79,14 @@ class Ways:
                 length = self.far[edge.callee] + _cost(edge)
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
-        commands = Counter(edge.line for _, edge in found.values() if edge.how == "callback")
-        plainest = {
-            line: min(
-                (length, *_plainness(edge.callee))
-                for length, edge in found.values()
-                if edge.how == "callback" and edge.line == line
-            )
-            for line, number in commands.items()
-            if number > 2
-        }
+        handed = [pair for pair in found.values() if pair[1].how == "callback"]
+        many = Counter(edge.line for _, edge in handed)
+        handed.sort(key=lambda pair: (pair[0], *_plainness(pair[1].callee)), reverse=True)
+        first = {edge.line: edge for _, edge in handed}
         return [
             (length, edge)
             for length, edge in found.values()
-            if edge.how != "callback" or edge.line not in plainest or plainest[edge.line][-1] == edge.callee.key
+            if edge.how != "callback" or many[edge.line] < 3 or first[edge.line] is edge
         ]
 
 
@@ -122,21 +114,11 @@ class Paths:
             sites: dict[tuple[int, str], list[Edge]] = {}
             for edge in self.reading.graph.edges[function]:
                 if self.reading.is_own(edge.callee.file) and edge.callee is not function:
-                    edge = self._interface(edge)
                     written = edge.call.written if edge.call is not None else ""
                     handed = str(edge.callee.key) if edge.how in ("callback", "process", "queue") else ""
                     sites.setdefault((edge.line, written + handed), []).append(edge)
             found[function] = list(sites.values())
         return found
-
-    def _interface(self, edge: Edge) -> Edge:
-        """Where only tests put something in the place of a method, the method that they replace."""
-        callee = edge.callee
-        if edge.how != "inheritance" or not BESIDE.search(callee.file):
-            return edge
-        above = self.reading.graph.evaluator.line(callee.owner)[1:] if callee.owner is not None else []
-        named = [of.methods[callee.name] for of in above if callee.name in of.methods]
-        return replace(edge, callee=named[-1]) if edge.of == 1 and named else edge
 
     def ways(self, ends: Iterable[Function], closed: Iterable[Function] = ()) -> Ways:
         """How far it is to the ends, from all that leads there by none that is closed."""
@@ -167,9 +149,6 @@ class Paths:
         if len(edges) <= MOST_CHOSEN and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners - {None}:
             # Methods of one object among which a run chooses: greedy and drawn.
             return edges
-        if all(edge.how == "registry" and not edge.callee.native for edge in edges):
-            # Of commands the plainest.
-            return [min(edges, key=lambda edge: _plainness(edge.callee))]
         return [self.stands_for(edges)]
 
     def stands_for(self, edges: list[Edge]) -> Edge:
@@ -192,25 +171,15 @@ class Paths:
             return (
                 callee is not self.reading.model,
                 BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
-                callee.abstract or (edge.how != "inheritance" and len(edges) > 1 and self._is_replaced(callee)),
+                callee.abstract,
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
-                edge.how == "inheritance",
                 -self._below_class(callee),
                 made.get(callee, 0),
-                len(own) if reference else 0,
                 -number if plain and not callee.native else number,
             )
 
         return min(enumerate(edges), key=order)[1]
-
-    def _is_replaced(self, method: Function) -> bool:
-        """Whether most classes below have their own, of a class that leaves a method open and is made through them."""
-        of, evaluator = method.owner, self.reading.graph.evaluator
-        if of is None or of.native or not any(each.abstract for each in of.methods.values()):
-            return False
-        below = [each for each in evaluator.below(of) if not BESIDE.search(f"{each.file} {each.qualname}")]
-        return 2 * sum(evaluator.method(each, method.name) is not method for each in below) > len(below)
 
     def _made(self, methods: list[Function]) -> dict[Function, int]:
         """Where objects of methods' classes are made, if one function makes several of them: it chooses among them.
@@ -246,7 +215,7 @@ class Paths:
             "sampling": self.sampling,
             "cache": self.cache,
             "batch": self.batches,
-            "training": self._innermost(self.training),
+            "training": self.training,
             "queue": self.queues,
             # A model of another package ends where it is called.
             "model": self.reading.runs_model & self.model.ends,
@@ -271,41 +240,27 @@ class Paths:
     def _beside_attention(self) -> set[Function]:
         """Modules that are called where attention is, or a layer with it: the feed forward, the head of logits."""
         attends = self.reading.reaching(self.attention)
-        modules = {each for each in attends if each.name in CALLED and each.owner is not None}
         found: set[Function] = set()
-        for each in modules:
-            if not self._calls(each) & modules or (each.owner is not None and says(each.owner.name, "attention")):
-                continue
-            for edges in self.sites.get(each, ()):
-                callees = [edge.callee for edge in edges if edge.how in ("direct", "attribute")]
-                modules_of = [each for each in callees if each.owner and each.name in CALLED]
-                if len(modules_of) == len(edges) and not any(map(_shapes, modules_of)):
-                    found.update(callee for callee in callees if callee not in attends)
+        for each in attends:
+            if each.name in CALLED and each.owner is not None and not says(each.owner.name, "attention"):
+                sites = [[edge.callee for edge in edges] for edges in self.sites.get(each, ())]
+                called = {callee for callees in sites if all(map(_is_part, callees)) for callee in callees}
+                found |= called - attends if called & attends else set()
         return found
 
     @cached_property
     def attention(self) -> set[Function]:
         reading = self.reading
-        return self._innermost(
-            {*reading.attends, *reading.starts_attention, *reading.native_attends} or self._modules("attention")
-        )
+        return {*reading.attends, *reading.starts_attention, *reading.native_attends} or self._modules("attention")
 
     @cached_property
     def sampling(self) -> set[Function]:
         drawn = {
             each
-            for each in self._played("sampling", "sample")
-            if split(each.name) & {"sample", "sampling"} and works(each)
+            for each in self.reading.functions
+            if split(each.name) & {"sample", "sampling"} and works(each) and not says(each.qualname, "not_sampling")
         }
-        return self._innermost({*self.reading.samples, *drawn})
-
-    def _innermost(self, ends: set[Function]) -> set[Function]:
-        """Without those that hand on to just one other of them."""
-
-        def handed(each: Function) -> set[Function]:
-            return {edge.callee for edges in self.sites.get(each, ()) for edge in edges if edge.callee in ends}
-
-        return {each for each in ends if len(handed(each)) != 1} or ends
+        return {*self.reading.samples, *drawn}
 
     @cached_property
     def cache(self) -> set[Function]:
@@ -313,14 +268,14 @@ class Paths:
         played = self._played("kv_cache", "update")
         moved = {each for each in played if says(each.name, "kv_write")} or {each for each in played if each.writes}
         model = self.reading.model
-        return self._innermost((moved & self._below([model] if model is not None else [])) or moved)
+        return (moved & self._below([model] if model is not None else [])) or moved
 
     @cached_property
     def batches(self) -> set[Function]:
         """What makes a batch: named by that alone, else by the making and by the batch."""
         played = self._played("scheduler", "batch", "chunking", "admission", "preemption")
         plain = {each for each in played if split(each.name) == {"schedule"}}
-        return self._innermost(
+        return (
             plain
             or {each for each in played if "batch" in split(each.name) and split(each.name) & MAKES}
             # Where the model is outside of the code base, what orders its work is all that there is.
@@ -365,7 +320,8 @@ class Paths:
             return self.ways(self._outermost(self.reading.model))
         attends = self.ways(self.attention)
         drawn = self.reading.reaching({*self.sampling, *self.training})
-        return attends if attends.far.keys() & drawn else self.ways(self.reading.runs_model)
+        runs = self.reading.runs_model
+        return attends if attends.far.keys() & drawn or not runs else self.ways(runs)
 
     @cached_property
     def hubs(self) -> list[Function]:
@@ -374,32 +330,53 @@ class Paths:
         found: dict[Function, None] = {}
         model = self.reading.model
         below = self._below([model] if model is not None else [])
-        started = self._below(each for row, each in self.entries if row.role != "library")
+        begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
+        started = self._below(each for each in self.reading.functions if each.key in begun)
+        attends = self.ends["attention"].far if "attention" in self.ends else {}
         for kind in ("sampling", "training"):
             if kind in self.ends:
                 ends = self.training if kind == "training" else self.ends[kind].ends
                 one, other = self.model.far, self.ways(ends - below or ends).far
-                both = [each for each in one.keys() & other.keys() if each not in below and self._is_plain(each)]
-                length = {
-                    each: one[each] + other[each] + self._varies(each) + (_plain_run(each) is None) for each in both
-                }
+                # What sets up runs no model for a user.
+                both = [
+                    each
+                    for each in one.keys() & other.keys()
+                    if each not in below and self._is_plain(each) and not SETS_UP.match(each.name)
+                ]
+                length = {each: one[each] + other[each] for each in both}
                 order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
-                    found[first] = None
-                    done = split(first.name) & PHASES
-                    for each in inner:
-                        phases = split(each.name) & PHASES
-                        if each.owner is first.owner is not None:
-                            # Prefill and decode are beside one another: of each phase the nearest counts.
-                            if phases - done and length[each] <= length[first] + BESIDE_ONE_ANOTHER:
-                                found[each] = None
-                                done |= phases
-                        elif kind == "sampling" and _alike(each, first) and length[each] <= length[first] + 1:
-                            found[each] = None
+                    # Prefill and decode are beside one another, and so are other ways to generate.
+                    beside = [each for each in inner if kind == "sampling" and length[each] <= length[first] + 1]
+                    beside.sort(key=lambda each: each.owner is not first.owner)
+                    by_name = {each.name: each for each in reversed(beside) if _alike(each, first)}
+                    # Another family of models has a loop of its own, of the same name.
+                    twins = [each for each in attends if each.name == first.name and each in other and each not in one]
+                    found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
-        return list(found) or [each for each in decode_loops(self.reading) if each in self.model.far][:1]
+        # One over layers ends when they do.
+        loops = self.repeating(self.model.ends) if not found else []
+        found = found or dict.fromkeys(sorted(loops, key=lambda each: not each.endless)[:1])
+        # What hands its object over to the loop of another package repeats what that calls.
+        handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
+        return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
+
+    def repeating(self, ends: Iterable[Function], reach: Set[Function] = frozenset()) -> list[Function]:
+        """Functions whose loop leads to an end again and again, the nearest first, or else to what else is in reach."""
+        ends = set(ends)
+        reach = self.reading.reaching(ends) | reach
+        far = self.ways(ends).far
+        order: dict[Function, tuple[object, ...]] = {}
+        for each in sorted(reach, key=lambda each: each.key):
+            edges = self.reading.graph.edges[each]
+            steps = (edge for edge in edges if edge.callee in reach and edge.how not in ("process", "constructor"))
+            within = any(edge.call is not None and edge.call.loop for edge in steps)
+            run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
+            if run and (within or (each in ends and each.loops)):
+                order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
+        return sorted(order, key=order.__getitem__)
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
@@ -414,11 +391,6 @@ class Paths:
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
-
-    def _varies(self, function: Function) -> float:
-        """What it counts that a method is put in place of one of a class above, which does the work in most cases."""
-        above = self.reading.graph.evaluator.line(function.owner)[1:] if function.owner is not None else []
-        return ASIDE * any(function.name in of.methods and not of.methods[function.name].abstract for of in above)
 
     def _below(self, functions: Iterable[Function]) -> set[Function]:
         """Functions with all that they lead to, if of each call the targets count that stand for the others."""
@@ -446,30 +418,26 @@ class Paths:
             return beside, row.role == "library", inside, function in trained, *_plainness(function)
 
         ordered = sorted(begins, key=order)
-        plainest = {row.role == "library": each for row, each in reversed(ordered)}
-        return [each for _, each in ordered if each in plainest.values()] or self._roots(ways)
+        plainest = {row.role if row.role in ("library", "server") else "": each for row, each in reversed(ordered)}
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
+        roots = sorted(ways.far.keys() - called, key=lambda each: (ways.far[each], each.key))
+        return [each for _, each in ordered if each in plainest.values()] or [*filter(self._is_plain, roots)][:1]
 
     def _handlers(self, ways: Ways) -> list[Function]:
         """What handles requests, nearest first."""
         handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        # A request creates what it is answered with.
-        named = {each: each.name.removeprefix("create_") for each in handlers}
-        plain = [each for each in handlers if not BESIDE.search(named[each]) and not SETS_UP.match(named[each])]
+        plain = {each for each in handlers if not BESIDE.search(each.name)}
+        # A request that one handler makes of another came in at the first.
+        asking = {each: self.reading.reaching([each]) & plain - {each} for each in plain}
+        plain = {each for others in asking.values() for each in others if not asking[each]} or plain
         return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
-
-    def _roots(self, ways: Ways) -> list[Function]:
-        every = [each for each in ways.far if not BESIDE.search(f"{each.file} {each.qualname}")]
-        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
-        roots = [each for each in every if each not in called] or [each for each in every if each.endless]
-        batch = self.ends["batch"].far if "batch" in self.ends else {}
-        return sorted(roots, key=lambda each: (each not in batch, ways.far[each], each.key))[:1]
 
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
     def edges(self) -> list[Edge]:
         """The calls that carry most of a run, outermost first."""
         flow = _Flow()
-        ends = {kind: ways for kind, ways in self.ends.items() if kind != "queue" or not self.hubs}
+        ends = self.ends
         asked = {kind: ways for kind, ways in ends.items() if kind == "batch"}
         starts: list[Function] = []
         entered = {each for _, each in self.entries}
@@ -484,24 +452,21 @@ class Paths:
             flow.run(begins, {"": ways, **asked})
             if hub not in self.reading.reaching(self.training):
                 self._prefill(flow, ways)
-            # A method that nobody here calls is called by a user.
-            asking = [edge for edges in ways.calls.values() for edge in edges if edge.callee is hub]
-            flow.add((edge for edge in asking if edge.caller.owner and self._is_outer(edge.caller)), STEP)
             # Requests reach the loop through a queue that one of its own objects takes them from.
             owners = {each.owner for each in ways.far} - {None}
             queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
             handlers = self._handlers(queued) if number == 0 else []
-            if number == 0 and not handlers:
-                # Else a handler hands its request to what keeps it for the scheduler.
-                queued = self.ways(self._played("scheduler", "queue"))
-                handlers = self._handlers(queued)
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
             starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
-        flow.run(self.hubs or starts, ends)
+        led = [each for each in self.hubs if each in self.model.far]
+        flow.run(led, {kind: ways for kind, ways in ends.items() if kind != "queue"})
+        flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
         flow.add(self._steps(starts, flow), STEP)
         flow.add(self._parts(flow), PART)
+        if len(flow.edge_of) < FEW:
+            flow.add(self._loaded(flow), PART)
         return list(self._in_order(starts, flow.most()))
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
@@ -521,14 +486,38 @@ class Paths:
         written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
         flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
 
+    def _loaded(self, flow: _Flow) -> Iterator[Edge]:
+        """What loads what the loop runs: the calls whose result is handed on towards it, and what gives that back."""
+        above = self.reading.reaching(self.hubs)
+        again = self._below(edge.callee for edge in flow.edge_of.values() if edge.call is not None and edge.call.loop)
+        waiting = [
+            (edge.caller, [*edge.call.callee, *edge.call.given])
+            for edge in flow.edge_of.values()
+            if edge.call is not None and edge.callee in above and edge.caller not in again
+        ]
+        seen: set[Function] = set()
+        while waiting:
+            function, chains = waiting.pop()
+            names = [chain[0] for chain in chains]
+            for name in names:
+                for chain in function.locals.get(name, ()):
+                    at = next((at for at, part in enumerate(chain) if isinstance(part, Applied)), 0)
+                    names += [chain[0]] if at and chain[0] not in names else []
+                    for edges in self.sites.get(function, ()) if at else ():
+                        if edges[0].call is not None and chain[:at] in edges[0].call.callee:
+                            for edge in self.alternatives(edges):
+                                if edge.how == "constructor":
+                                    continue
+                                yield edge
+                                if edge.callee not in seen:
+                                    seen.add(edge.callee)
+                                    waiting.append((edge.callee, edge.callee.returns))
+
     def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
         another puts in."""
         shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
-        reached = {callee for _, callee in flow.edge_of}
-        line = self.reading.graph.evaluator.line
         queues = self.queues if not self.hubs else ()
-        outside = self.hubs if self.reading.model is None else ()
         waiting = list(shown)
         while waiting:
             function = waiting.pop(0)
@@ -539,14 +528,9 @@ class Paths:
                 chosen = self.alternatives(edges)
                 if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
                     found += chosen
-                elif function in outside and function.owner and chosen[0].callee.owner in line(function.owner):
-                    # Where the model is of another package, the steps of the loop are methods of its own object.
-                    found += [edge for edge in chosen if not _aside(edge) and edge.how == "direct"]
                 elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
                     # Where a run ends is not known: what the loop does with what it takes is all that there is.
                     found += chosen
-            if any(edge.how in ("queue", "process") for edge in found) and function not in reached:
-                found += [edge for edge in self.reading.graph.callers.get(function, ()) if self._is_plain(edge.caller)]
             yield from found
             ends = dict.fromkeys(each for edge in found for each in (edge.caller, edge.callee))
             waiting += [each for each in ends if each not in shown]
@@ -574,24 +558,17 @@ class Paths:
         seen = set(waiting)
         while waiting:
             function = waiting.pop()
-            led = [edge.call for (caller, _), edge in flow.edge_of.items() if caller is function and edge.call]
-            handed = {chain[:-1] for call in led for chain in _given(function, call)}
             for edges in self.sites.get(function, ()):
-                if edges[0].call is not None and handed & set(edges[0].call.callee):
-                    # What hands out the function that is called.
-                    yield from self.alternatives(edges)
                 for edge in self.alternatives(edges):
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
-                    if (callee.key in parts or bound) and not aside and edge.how not in ("name", "callback"):
+                    shown = (callee.key in parts or bound) and not aside
+                    if shown and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:
                             seen.add(callee)
                             waiting.append(callee)
-
-    def _is_outer(self, function: Function) -> bool:
-        return self._is_plain(function) and not self.reading.graph.callers.get(function)
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
@@ -684,22 +661,23 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 
 
 def _alike(function: Function, first: Function) -> bool:
-    """Whether a method of another class runs the model too: it is no model, and not put in place of the first one."""
-    owners = {function.owner, first.owner}
-    return len(owners) == 2 and None not in owners and function.name not in (first.name, *CALLED)
+    """Whether another method runs the model too: it is no model, and not put in place of the first one."""
+    return None not in (function.owner, first.owner) and function.name not in (first.name, *CALLED)
 
 
-def _given(function: Function, call: Call) -> Iterator[Chain]:
-    """The calls that gave a function what it calls by a name of its own."""
-    for name in (chain[0] for chain in call.callee if all(str(part)[:1] == ITEM[0] for part in chain[1:])):
-        for chain in function.locals.get(str(name), ()):
-            made = [at for at, part in enumerate(chain) if isinstance(part, Applied)]
-            if made:
-                yield chain[: made[0] + 1]
+def _hands_over(edge: Edge) -> bool:
+    """``super().generate(…)`` of another package, which calls the modules that the object keeps."""
+    above = edge.call is not None and edge.call.callee[:1] and edge.call.callee[0][0] == SUPER
+    return bool(above) and edge.how == "inheritance" and edge.callee.name in CALLED and edge.caller.name not in CALLED
 
 
 def _shapes(function: Function) -> bool:
     return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
+
+
+def _is_part(function: Function) -> bool:
+    """Whether it is how a module is called that does more than to shape what it is given."""
+    return function.owner is not None and function.name in CALLED and not _shapes(function)
 
 
 def _is_step(function: Function) -> bool:

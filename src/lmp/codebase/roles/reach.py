@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
-from lmp.codebase.graph.graph import CallGraph, Edge
+from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
@@ -70,6 +70,7 @@ class Reading:
         self.roles = {file.file: file.role for file in facts.files}
         self.graph = CallGraph(facts.graphs)
         self.link_models()
+        self.link_routes()
 
     # -- whose code ----------------------------------------------------------------------------------------------------
 
@@ -252,17 +253,22 @@ class Reading:
             )
         }
 
-    @cached_property
+    @property
     def model(self) -> Function | None:
-        """How the model is called: of the outermost modules that attend, the one of reference, else the one that most
-        others build on."""
+        """How the model is called."""
+        return self.ran[0] if self.ran[1] else None
+
+    @cached_property
+    def ran(self) -> tuple[Function | None, bool]:
+        """Of the outermost modules that attend, how the one of reference is called, else the one that most others build
+        on, and whether it is named as a model. Where none is, its outermost part is what is run."""
         evaluator = self.graph.evaluator
         attending = self.reaching(self.attends)
         found: dict[Function, tuple[object, ...]] = {}
         for of in self.classes:
             named = split(of.name)
-            part = named & PARTS and not named >= {"lm", "head"}
-            if of.native or not named & MODELS or part or BESIDE.search(f"{of.file} {of.qualname}"):
+            part = not named & MODELS or (named & PARTS and not named >= {"lm", "head"})
+            if of.native or BESIDE.search(f"{of.file} {of.qualname}"):
                 continue
             run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
             if run is None or run.abstract or run not in attending or not self.is_own(run.file):
@@ -272,6 +278,7 @@ class Reading:
             below = 0 if reference else len(evaluator.subclasses.get(of, ()))
             more = named - MODELS - CONVENTION
             order = (
+                bool(part),
                 not reference,
                 named_for,
                 -below,
@@ -281,8 +288,8 @@ class Reading:
                 of.key,
             )
             found[run] = min(order, found.get(run, order))
-        if any(not order[0] for order in found.values()):
-            found = {each: order for each, order in found.items() if not order[0]}
+        for at in (0, 1):
+            found = {each: order for each, order in found.items() if not order[at]} or found
         around = {
             each
             for each in found
@@ -296,7 +303,8 @@ class Reading:
             )
         }
         outer = {each: order for each, order in found.items() if each not in around} or found
-        return min(outer, key=outer.__getitem__, default=None)
+        ran = min(outer, key=outer.__getitem__, default=None)
+        return ran, ran is not None and not outer[ran][0]
 
     def _made(self, method: Function) -> int:
         """How many functions make an object of a method's class."""
@@ -306,7 +314,7 @@ class Reading:
     def link_models(self) -> None:
         """Lets calls of what is named ``model``, or of its methods, that are not known lead to the one that stands for
         all."""
-        model = self.model
+        model, named = self.ran
         if model is None:
             return
         attending = self.reaching(self.attends)
@@ -317,14 +325,29 @@ class Reading:
             for call in () if function.native or function is model else function.calls:
                 known = led.get(id(call), ())
                 target: Function | None = None
-                if _calls_model(call) and attending.isdisjoint(known):
+                if (_calls_model(call) if named else _runs_part(call)) and attending.isdisjoint(known):
                     target = model
                 elif not known and model.owner is not None and _on_model(call):
                     target = self.graph.evaluator.method(model.owner, call.name)
-                if target is not None and target is not function:
-                    edge = Edge(function, target, call.line, "name", 1, call)
-                    self.graph.edges[function].append(edge)
-                    self.graph.callers.setdefault(target, []).append(edge)
+                if target is not None:
+                    self._link(function, target, call, "name")
+
+    def link_routes(self) -> None:
+        """Lets a request for a path, whose address is put together, lead to what handles it in another process."""
+        served = [each for each in self.facts.entries if each.kind == "server"]
+        at = {each.what.partition(" ")[2]: each.place for each in reversed(served)}
+        handlers = {each.key: each for each in self.functions}
+        for function in self.functions:
+            for call in () if function.native else function.calls:
+                place = at.get(call.text) if call.text.startswith("/") else None
+                if place is not None and (place.file, place.line) in handlers:
+                    self._link(function, handlers[place.file, place.line], call, "process")
+
+    def _link(self, function: Function, target: Function, call: Call, how: Dispatch) -> None:
+        if target is not function:
+            edge = Edge(function, target, call.line, how, 1, call)
+            self.graph.edges[function].append(edge)
+            self.graph.callers.setdefault(target, []).append(edge)
 
     def reaching(self, leaves: Iterable[Function]) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
@@ -356,7 +379,7 @@ def _takes_all(function: Function, call: Call) -> bool:
     """Whether a call of what reading does not know is given queries with keys and values, or with their cache."""
     if function.name == "__init__" or call.name in operators.JOINS:
         return False
-    given = [chain for chains in (*call.args, *(chains for _, chains in call.keywords)) for chain in chains]
+    given = list(call.given)
     owner = function.owner.name if function.owner is not None else ""
     # In a module of attention they may be called after what was done to them: ``keys_rotated``.
     names = QKV_OF if says(f"{owner}_{function.name}", "attention") else QKV
@@ -386,6 +409,11 @@ def _calls_model(call: Call) -> bool:
     """
     run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
     return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+
+
+def _runs_part(call: Call) -> bool:
+    """``self.module.forward(…)``: what is run is a part of a model."""
+    return any(chain[-2:] == ("module", "forward") for chain in call.callee)
 
 
 def _is_model(part: object) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
+from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.words import says, split
 
@@ -37,57 +37,11 @@ def leaves(reading: Reading) -> frozenset[Function]:
 
 @lru_cache(maxsize=1)
 def decode_loops(reading: Reading) -> tuple[Function, ...]:
-    """Functions whose loop leads to a model again and again, best first.
-
-    Best are those that reach most of attention, sampling, the cache and a step of training from inside of the loop. Of
-    equals an endless loop comes first, then the one further out. Where none leads to a model, as where a caller
-    hands it in, those count that draw again and again.
-    """
-    ends = {
-        "attention": reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends}),
-        "sampling": reading.reaching({*reading.samples, *reading.native_samples}),
-        "cache": reading.reaching(each for each in reading.functions if says(each.name, "kv_write")),
-        "training": reading.reaching(
-            each for each in leaves(reading) if {c.name for c in each.calls} & operators.TRAINS
-        ),
-    }
-    scored: list[tuple[float, Function]] = []
-    draws: list[tuple[float, Function]] = []
-    for function in reading.functions:
-        operator = not function.native and function.name in ("forward", "backward", "__call__")
-        if (
-            not function.loops
-            or operator
-            or function.key in reading.kernels
-            or _BESIDE.search(f"{function.file} {function.qualname}")
-        ):
-            continue
-        inside = [edge for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop]
-        # Attention is reached through a model; what calls its function itself is an operator.
-        called = [edge.callee for edge in inside]
-        ran = [each for each in called if each.owner is not None or each.native or each in reading.runs_model]
-        own = {name for name, reached in ends.items() if any(edge.callee in reached for edge in inside)}
-        if not any(each in ends["attention"] for each in ran):
-            own.discard("attention")
-        if function in reading.runs_model and (own or function.endless):
-            # A loop over chunks of logits is a loss; what decodes ends when the text does.
-            own.add("attention")
-        if function in reading.samples and own:
-            own.add("sampling")
-        if own & {"attention", "training"}:
-            scored.append((len(own) + 0.6 * function.endless - 0.4 * (own == {"attention"}), function))
-        elif "sampling" in own:
-            draws.append((len(own) + 0.6 * function.endless, function))
-    scored = scored or draws
-    above = {function: sum(other is not function for other in _callees(reading, function)) for _, function in scored}
-    # Of equals the one that leads to others, then the one with the plainest name: variants are named by what they add.
-    scored.sort(key=lambda each: (-each[0], above[each[1]] == 0, len(each[1].name), each[1].file, each[1].line))
-    return tuple(function for _, function in scored)
-
-
-_BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|bench\w*|examples?|eval\w*|profil\w*|warm\w*|experiment(?:s|al)?|scripts?)(?:[/_. ]|$)"
-)
+    """Functions whose loop runs a step of the model again and again, the nearest to the step first. Where what runs it
+    is handed in, those count that draw again and again."""
+    paths = Paths(reading, ())
+    reach = reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends})
+    return tuple(paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling))
 
 
 def _callees(reading: Reading, function: Function) -> set[Function]:

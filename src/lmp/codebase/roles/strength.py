@@ -7,16 +7,14 @@ counts against it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import log2
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS, SHORT, USES
+from lmp.codebase.roles.cache import HANDS, SHORT
 from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -33,13 +31,9 @@ ENOUGH = 5
 WORDS_ALONE = 7
 """Witnesses that a row needs which only words found."""
 MOST = 80
-"""Rows of a section: what has most witnesses and is used by most files. Nobody reads a longer list."""
-OF_A_SHELF = 10
-"""Rows of one folder of models that stand in for one another."""
+"""Rows of a section: what has most witnesses. Nobody reads a longer list."""
 CLASS = 4
 """What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
-TELLS = re.compile(r"_*(?:has|is|num|get)_")
-"""Functions that tell something, by their verb."""
 Thing = Function | Class | Kernel
 RoleOf = Callable[[str, Thing], str]
 
@@ -79,66 +73,18 @@ class Weighing:
             points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
-        copies = self._copies(kept)
-        outside = {(row.place.file, row.place.line) for row in found.values() if row.rank == USES}
-        used = {row: log2(1 + self._used((row.place.file, row.place.line))) for row in kept}
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
                 (row.place.file, row.place.line) in parts,
-                row in copies,
-                (row.place.file, row.place.line) in outside,
                 BESIDE.search(row.symbol) is not None,
-                row.rank - used[row],
+                row.rank,
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
             )
         )
-        return self._few_of_a_shelf(kept)[:MOST]
-
-    def _few_of_a_shelf(self, rows: Iterable[Row]) -> list[Row]:
-        """Of models that stand in for one another a few are enough."""
-        shown: Counter[str] = Counter()
-        kept = []
-        for row in rows:
-            folder = row.place.file.rpartition("/")[0]
-            shown[folder] += folder in self.reading.shelves
-            if shown[folder] <= OF_A_SHELF:
-                kept.append(row)
-        return kept
-
-    def _used(self, key: tuple[str, int]) -> int:
-        """How many other files call it or build on it."""
-        thing = self.things.get(key)
-        graph = self.reading.graph
-        if isinstance(thing, Class):
-            files = {each.file for each in graph.evaluator.below(thing)}
-            methods = list(thing.methods.values())
-        else:
-            files, methods = set(), [thing] if isinstance(thing, Function) else []
-        files |= {edge.caller.file for each in methods for edge in graph.callers.get(each, ())}
-        return len(files - {key[0]})
-
-    def _copies(self, rows: Iterable[Row]) -> set[Row]:
-        """Variants: all but the first of those with one name in files of one name, and of a cache's method in classes
-        that build on one another."""
-        first: dict[tuple[object, str], Row] = {}
-        copies: set[Row] = set()
-        for row in sorted(
-            rows, key=lambda row: (not says(row.place.file, "reference_model"), row.rank, row.place.file)
-        ):
-            thing = self.things.get((row.place.file, row.place.line))
-            around: object = row.place.file.rpartition("/")[2]
-            name = row.symbol
-            if isinstance(thing, Function) and thing.owner is not None and row.section == "kv_cache":
-                line = self.reading.graph.evaluator.line(thing.owner)
-                around = next((each for each in reversed(line) if thing.name in each.methods), thing.owner)
-                name = thing.name
-            kept = first.setdefault((around, name), row)
-            if kept is not row and (isinstance(around, Class) or kept.place.file != row.place.file):
-                copies.add(row)
-        return copies
+        return kept[:MOST]
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
@@ -164,13 +110,12 @@ class Weighing:
         if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
-            return points + CLASS + any(method in self.reached for method in methods)
+            return points + CLASS
         # What an interface asks for is said in few lines.
         large = 2 if thing.end - thing.line > SHORT else int(thing.abstract)
-        points += large + (thing in self.reached) - bool(TELLS.match(thing.name))
+        points += large + (thing in self.reached)
         if section in ("attention", "sampling") and thing.native:
             points += (thing.loops > 0) - 2 * bool(split(thing.name) & SETS)
-        points -= 2 * (thing.outer is not None and bool(thing.outer.qualname))
         callers = (edge.caller for edge in self.reading.graph.callers.get(thing, ()))
         points += any(each.owner is not thing.owner or thing.owner is None for each in callers)
         return points + 2 * self._behaves(section, thing, row, ruled)
