@@ -35,10 +35,10 @@ MOST = 40
 MOST_OF_ONE = 8
 """Causes of one function that are named with it."""
 MOST_ALIKE = 2
-ODDS, AT_SETTINGS, RUN, BESIDE, CALLS, MANY, FILE, LONG = 1.6, 1.8, 0.4, 0.25, 1.1, 0.3, 0.3, 0.1
-WITH_SETTING, CHANGED = 0.5, 2
+ODDS, AT_SETTINGS, RUN, BESIDE, CALLS, MANY, FILE, LONG = 1.7, 1.65, 0.4, 0.2, 1.0, 0.4, 0.3, 0.1
+WITH_SETTING, CHANGED = 0.35, 1.8
 """What tells places that readers named from others: a fit over 24 code bases, each judged by the other 23."""
-AT_IMPORT, AT_PACKAGE = 1.6, 2.4
+AT_IMPORT, AT_PACKAGE = 1.4, 2.8
 """Ranks of what is no function of its own: its odds, and that it is met at the start."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
@@ -81,7 +81,7 @@ class Said(NamedTuple):
 
 SAID: dict[str, Said] = {
     "not awaited": Said(
-        -1.9, "The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."
+        -1.3, "The line is reached.", "The coroutine is never run, and counts as true.", "Await the call."
     ),
     "none used": Said(
         -2,
@@ -90,172 +90,172 @@ SAID: dict[str, Said] = {
         "Call the method first, then use the object.",
     ),
     "overwritten": Said(
-        -2.1,
+        -1.3,
         "The argument is given.",
         "Another value replaces it before it is read.",
         "Remove the argument, or read it.",
     ),
     "not handed on": Said(
-        -1.3, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
+        -0.7, "The argument is given.", "The call below takes it and does not get it.", "Hand the argument on."
     ),
     "rank": Said(
-        -2,
+        -1.5,
         "The run has more than one machine.",
         "The rank of the whole run is taken as device number, which is missing there.",
         "Use the rank on the machine (LOCAL_RANK).",
     ),
     "exits": Said(
-        -1.5,
+        -1.7,
         "The condition holds, or the error is raised.",
         "The process ends, past the handlers of errors.",
         "Choose values that do not meet the condition.",
     ),
     "compiles": Said(
-        -1.9,
+        -1.3,
         "The line is reached for the first time.",
         "It compiles C++ or CUDA, which takes minutes and needs a compiler and the CUDA toolkit.",
         "Install them, or a build that has the extension.",
     ),
     "no super": Said(
-        -1.9,
+        -1.3,
         "An object is made.",
         "Module's own constructor has not run when a module is set on it, so that it ends with an AttributeError.",
         "Call super().__init__() first.",
     ),
     "other value": Said(
-        -2,
+        -1.9,
         "The value is none of those that are compared with, for example misspelled.",
         "The last branch is taken without a message.",
         "Check how the value is written.",
     ),
     "cut": Said(
-        -1.6,
+        -1.4,
         "The value is above the limit.",
         "It is cut, and the caller is not told.",
         "Stay below, or raise the limit.",
     ),
     "fixed": Said(
-        -2.2,
+        -2.1,
         "Another value is wanted.",
         "The value is fixed in the code, and no argument changes it here.",
         "Change it at this line, or make it an argument.",
     ),
     "limit": Said(
-        -1.8,
+        -1.9,
         "The default is kept.",
         "It bounds what is taken: longer or more may be cut off, refused, or left waiting.",
         "Give the argument a value that fits the run.",
     ),
     "replaced": Said(
-        -2.3,
+        -1.9,
         "The condition holds.",
         "Another value silently takes the place of the one that was given.",
         "Pass values that do not meet the condition.",
     ),
     "address": Said(
-        -1.6,
+        -1.3,
         "The service or file is elsewhere, or two processes run on one machine.",
         "The address stands in the code.",
         "Make it an argument, or change it at this line.",
     ),
     "first only": Said(
-        -1.9,
+        -1.3,
         "More than one is given.",
         "The first is used, and the others are dropped without a message.",
         "Give one at a time, or loop over them.",
     ),
     "total memory": Said(
-        -2.1,
+        -1.8,
         "Another process uses the same device.",
         "Its memory counts as free, so that the device runs out of memory.",
         "Ask for the free memory, or set the size by hand.",
     ),
     "unguarded": Said(
-        -2,
+        -1.7,
         "An error is raised in the loop, which runs in a thread.",
         "The thread ends, and who waits for its results waits for ever.",
         "Catch errors in the loop, and hand them to who waits.",
     ),
     "any value": Said(
-        -2.1,
+        -1.8,
         "The variable is set to any text, 0 too.",
         "The switch counts as on.",
         "Unset the variable to switch it off.",
     ),
     "falls back": Said(
-        -2.3,
+        -2.2,
         "The case of the message occurs.",
         "The code warns and goes on in another way.",
         "Read the log for this message.",
     ),
     "leaves": Said(
-        -2,
+        -2.0,
         "The case of the message occurs.",
         "The function warns and returns; the rest of it is not run.",
         "Read the log for this message.",
     ),
     "missing": Said(
-        -2.3,
+        -2.2,
         "The line is reached.",
         "The class sets no attribute of this name, so that it ends with an AttributeError.",
         "Set the attribute, or take the one that is meant.",
     ),
     "unbounded": Said(
-        -1.9,
+        -1.3,
         "More comes in than is taken out.",
         "The queue has no size, so that it is never full and grows.",
         "Give the queue a size.",
     ),
     "raise": Said(
-        -2, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
+        -2.0, "The condition holds.", "The call raises an error.", "Choose values that do not meet the condition."
     ),
     "unbound": Said(
-        -1.3,
+        -1.8,
         "The loop before runs no time.",
         "The name that it sets is not there, and an UnboundLocalError is raised.",
         "Set it before the loop.",
     ),
     "launcher": Said(
-        -1.5,
+        -1.4,
         "The process is started without torchrun, or without the device of the backend.",
         "The variables of the launcher are missing, so that it ends with an error.",
         "Start it with torchrun, with as many processes as are asked for.",
     ),
     "sync": Said(
-        -1.6, "The loop runs.", "Each time the host waits for the device.", "Read the values once, after the loop."
+        -1.5, "The loop runs.", "Each time the host waits for the device.", "Read the values once, after the loop."
     ),
     "full size": Said(
-        -1.8,
+        -0.4,
         "The limits in the shape are large.",
         "All of it is allocated when the object is made, whatever is used.",
         "Lower the limits.",
     ),
     "by name": Said(
-        -2,
+        -1.7,
         "The name is misspelled, or the module fails to import.",
         "The module is looked for by a text, and the error names another cause.",
         "Look up which modules are there.",
     ),
     "port": Said(
-        -1.8,
+        -1.7,
         "Two processes keep the default port {}.",
         "The second one cannot bind it.",
         "Give each process its own port.",
     ),
     "timeout": Said(
-        -1.3,
+        -1.0,
         "One step takes longer than {}.",
         "The run is given up, though nothing is wrong.",
         "Raise the limit for slow machines, first compilations and large models.",
     ),
     "path": Said(
-        -2.3,
+        -2.1,
         "The default path is kept in another folder or machine.",
         "The file is not found, or is written where nobody looks.",
         "Give a path that is there on this machine.",
     ),
     "seed": Said(
-        -1.9,
+        -1.7,
         "Two objects are made in one process, or one is asked twice.",
         "The seed is set once for the whole process, so that calls do not repeat.",
         "Set the seed before each call.",
@@ -345,7 +345,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             cause = Place(function.file, hazard.line)
             where = Place(function.file, function.line) if function.qualname else _around(reading, cause)
             changed = hazard.kind in CHANGES
-            points = ODDS * said.odds + met + (CHANGED if changed else WITH_SETTING * running) * by_setting
+            points = ODDS * said.odds + met + (CHANGED * changed + WITH_SETTING * running) * by_setting
             symbol = function.qualname or hazard.text
             yield Pitfall(symbol, where, cause, said.trigger, said.effect, said.fix, hazard.text, -points)
 
