@@ -35,13 +35,13 @@ DECLARES = re.compile(
 LIMITS = re.compile(
     r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
 )
+"""Names of what ends a text or bounds a cache."""
 SIZES = re.compile(r"\b(?:(?:max_)?batch_size|max_\w+|cache_(?:size|len\w*)|num_(?:blocks|pages))\b")
 MAKES = ("zeros", "ones", "empty", "full")
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 """Variables that a launcher such as torchrun sets."""
 GROUP = ("rank", "world_size", "init_method", "store", None)
 """Arguments that say who else is there."""
-"""Names of what ends a text or bounds a cache."""
 TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
@@ -174,9 +174,11 @@ def of_while(source: Source, node: ast.While, inside: Function) -> None:
 
 def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
     """Names that a loop alone sets, and that are read behind it: where the loop is empty there are none."""
-    every = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
-    for loop in ast.walk(node):
-        if not isinstance(loop, ast.For) or isinstance(loop.iter, ast.Tuple | ast.List) or loop.orelse:
+    loops = [each for each in ast.walk(node) if isinstance(each, ast.For) and not each.orelse]
+    every = [each for each in ast.walk(node) if isinstance(each, ast.Name)] if loops else []
+    given = {"_", *(each.arg for each in ast.walk(node) if loops and isinstance(each, ast.arg))}
+    for loop in loops:
+        if isinstance(loop.iter, ast.Tuple | ast.List):
             continue
         end = loop.end_lineno or loop.lineno
         sets = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
@@ -184,7 +186,7 @@ def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None
             out = not loop.lineno <= each.lineno <= end
             if out and (isinstance(each.ctx, ast.Store) or each.lineno < loop.lineno):
                 sets.discard(each.id)
-        read = next((e for e in every if e.id in sets - {*made.params, "_"} and e.lineno > end), None)
+        read = next((e for e in every if e.id in sets - given and e.lineno > end), None)
         if read is not None:
             _add(made, "unbound", read, read.id)
 
