@@ -194,7 +194,8 @@ def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
     """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
     what came in from outside."""
-    of_for(node, made)
+    if made.loops:
+        of_for(node, made)
     every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
     if not every:
         return made.hazards
