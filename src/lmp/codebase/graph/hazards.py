@@ -15,7 +15,7 @@ FALLS_BACK = re.compile(
     r"(?i)fall(?:s|ing)? ?back|ignor|instead|not supported|unsupported|disabl|assum|"
     r"default(?:s|ing)? to|overrid|unknown"
 )
-TELLS = frozenset(["info", "error", "log", "print"])
+TELLS = frozenset(["info", "error", "log", "print", "cprint"])
 """They tell also what is no trouble, so that their message has to say that it is."""
 TROUBLE = re.compile(r"(?i)^\W*f?\W*(?:warning|ignor)|unknown|ignored|unsupported")
 IN_PLACE = ("append", "extend")
@@ -36,12 +36,15 @@ LIMITS = re.compile(
     r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
 )
 """Names of what ends a text or bounds a cache."""
+SIZES = re.compile(r"\b(?:(?:max_)?batch_size|max_\w+|cache_(?:size|len\w*)|num_(?:blocks|pages))\b")
+MAKES = ("zeros", "ones", "empty", "full")
+LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+"""Variables that a launcher such as torchrun sets."""
+GROUP = ("rank", "world_size", "init_method", "store", None)
+"""Arguments that say who else is there."""
 TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
-DOWNLOADS = ("hf_hub_download", "snapshot_download", "urlretrieve", "get_encoding", "load_dataset")
-"""Functions of public libraries that fetch a file which is not on the machine yet."""
-STARTS = ("run", "Popen", "check_output", "check_call", "call", "getoutput")
 
 
 def _add(inside: Function, kind: HazardKind, node: ast.AST, text: str) -> None:
@@ -49,23 +52,21 @@ def _add(inside: Function, kind: HazardKind, node: ast.AST, text: str) -> None:
 
 
 def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
-    if inside.qualname and not (isinstance(node.test, ast.Call) and "isinstance" in source.written(node.test)):
+    if not (isinstance(node.test, ast.Call) and "isinstance" in source.written(node.test)):
         _add(inside, "assert", node, source.written(node.test))
 
 
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
-BROAD = ("", "Exception", "BaseException", "ImportError", "ModuleNotFoundError")
 KILLS = ("os.kill", "os.killpg", "os.abort")
 
 
 def of_if(source: Source, node: ast.If, inside: Function) -> None:
     """A refusal of a value, a value that is changed, and a variable of the environment of which any value counts."""
     of_choice(source, node, inside)
-    if inside.qualname:
-        tested = source.written(node.test)
-        _of_branch(source, node, node.body, tested, inside)
-        if node.orelse and not isinstance(node.orelse[0], ast.If):
-            _of_branch(source, node, node.orelse, f"not ({tested})", inside)
+    tested = source.written(node.test)
+    _of_branch(source, node, node.body, tested, inside)
+    if node.orelse and not isinstance(node.orelse[0], ast.If):
+        _of_branch(source, node, node.orelse, f"not ({tested})", inside)
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
@@ -107,9 +108,11 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
         _add(inside, "exits", body[-1], test)
         return
     assigned = [each for each in body if isinstance(each, ast.Assign)]
-    warned = next((call for call in called if isinstance(call.func, ast.Attribute) and call.func.attr in WARNS), None)
-    if warned is not None and warned.args and (assigned or isinstance(body[-1], ast.Return)):
-        kind: HazardKind = "leaves" if isinstance(body[-1], ast.Return) else "falls back"
+    leaves = isinstance(body[-1], ast.Return)
+    tells = (*WARNS, *TELLS) if leaves else WARNS
+    warned = next((call for call in called if source.written(call.func).rpartition(".")[2] in tells), None)
+    if warned is not None and warned.args and (assigned or leaves):
+        kind: HazardKind = "leaves" if leaves else "falls back"
         _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
         # A default for what was not given replaces nothing.
@@ -125,37 +128,18 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
-def of_handler(source: Source, tried: ast.Try | ast.TryStar, node: ast.ExceptHandler, inside: Function) -> None:
-    """An error that is dropped without a word, and one that ends the whole process."""
+def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
+    """An error that ends the whole process."""
     kind = source.written(node.type) if node.type is not None else ""
     ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
-    silent = all(isinstance(each, ast.Pass | ast.Continue) for each in node.body)
     if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
         _add(inside, "exits", node, f"except {kind}".strip())
-    elif not kind and len(node.body) == 1 and isinstance(node.body[0], ast.Return):
-        _add(inside, "swallowed", node, "except")
-    elif silent and not isinstance(tried.body[-1], ast.Return) and kind in BROAD:
-        # What returns where it works was tried, and what stands below is the other way.
-        _add(inside, "swallowed", node, f"except {kind}".strip())
-
-
-def of_global(node: ast.Global, inside: Function) -> None:
-    _add(inside, "global", node, ", ".join(node.names))
 
 
 def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
-    """Of its parameters those that are never looked at, those that are overwritten first, and small limits."""
-    if made.abstract:
-        raised = [each for each in node.body if isinstance(each, ast.Raise)]
-        if raised:
-            _add(made, "no branch", raised[0], source.written(raised[0]))
-        return
+    """Of its parameters those that are overwritten before they are read, and small limits."""
     reads = _Names()
-    kwarg = node.args.kwarg
-    taking = node.name in ("__init__", "generate", "from_pretrained", "create", "load")
-    if taking and kwarg is not None and not kwarg.arg.startswith("_") and kwarg.arg not in reads(node):
-        _add(made, "ignored", node, f"**{kwarg.arg}")
-    for name, line, default in made.arguments:
+    for name, line, default in () if made.abstract else made.arguments:
         if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
         if LIMITS.fullmatch(name) and default.isdigit() and int(default) > 0:
@@ -172,28 +156,46 @@ def of_memory(source: Source, node: ast.Attribute, inside: Function) -> None:
 
 def of_subscript(node: ast.Subscript, inside: Function) -> None:
     of, place = node.value, node.slice
-    if isinstance(of, ast.Name) and isinstance(place, ast.Constant) and place.value == 0 and MANY.search(of.id):
+    if not isinstance(place, ast.Constant) or not isinstance(node.ctx, ast.Load):
+        return
+    if isinstance(of, ast.Name) and place.value == 0 and MANY.search(of.id):
         _add(inside, "first only", node, f"{of.id}[0]")
+    elif isinstance(of, ast.Attribute) and of.attr == "environ" and place.value in LAUNCHED:
+        _add(inside, "launcher", node, f"environ[{place.value!r}]")
 
 
 def of_while(source: Source, node: ast.While, inside: Function) -> None:
-    """A loop that tries again for ever, and one whose first error ends it."""
+    """A loop whose first error ends it."""
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
-    for each in node.body:
-        if isinstance(each, ast.Try):
-            done = [one for stmt in (*each.body, *each.orelse) for one in ast.walk(stmt)]
-            caught = [handler for handler in each.handlers if not _ends(handler)]
-            if caught and any(isinstance(one, ast.Return | ast.Break) for one in done):
-                kind = source.written(caught[0].type) if caught[0].type else ""
-                _add(inside, "retries", caught[0], f"{f'except {kind}'.strip()} in {inside.name}")
     if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
+
+
+def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """Names that a loop alone sets, and that are read behind it: where the loop is empty there are none."""
+    loops = [each for each in ast.walk(node) if isinstance(each, ast.For) and not each.orelse]
+    every = [each for each in ast.walk(node) if isinstance(each, ast.Name)] if loops else []
+    given = {"_", *(each.arg for each in ast.walk(node) if loops and isinstance(each, ast.arg))}
+    for loop in loops:
+        if isinstance(loop.iter, ast.Tuple | ast.List):
+            continue
+        end = loop.end_lineno or loop.lineno
+        sets = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        for each in every:
+            out = not loop.lineno <= each.lineno <= end
+            if out and (isinstance(each.ctx, ast.Store) or each.lineno < loop.lineno):
+                sets.discard(each.id)
+        read = next((e for e in every if e.id in sets - given and e.lineno > end), None)
+        if read is not None:
+            _add(made, "unbound", read, read.id)
 
 
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
     """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
     what came in from outside."""
+    if made.loops:
+        of_for(node, made)
     every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
     if not every:
         return made.hazards
@@ -217,10 +219,6 @@ def _is_unpacked(name: str, node: ast.AST) -> bool:
         if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
         for each in assign.targets
     )
-
-
-def _ends(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(each, ast.Raise | ast.Break | ast.Return) for stmt in handler.body for each in ast.walk(stmt))
 
 
 class _Names:
@@ -266,22 +264,6 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
                 fixed = _number(one) or source.written(one) in ("True", "False")
                 if fixed and isinstance(key, ast.Constant) and isinstance(key.value, str) and SET.fullmatch(key.value):
                     _add(inside, "fixed", one, f"{key.value} = {source.written(one)}")
-        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant) and each.slice.value == 1:
-            of = each.value.func if isinstance(each.value, ast.Call) else None
-            tested = " in " in (text := source.written(value)) or "len(" in text
-            if isinstance(of, ast.Attribute) and of.attr in ("split", "rsplit") and inside.qualname and not tested:
-                _add(inside, "part", each, source.written(each))
-        elif (
-            isinstance(each, ast.IfExp) and isinstance(each.test, ast.Compare) and isinstance(each.orelse, ast.Constant)
-        ):
-            left = source.written(each.test.left)
-            zero = any(isinstance(one, ast.Constant) and one.value in (0, 0.0) for one in each.test.comparators)
-            if zero and source.written(each.body) == left and each.orelse.value is not None:
-                _add(inside, "replaced", each, source.written(each))
-        elif isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or) and isinstance(each.values[0], ast.Name):
-            number = inside.params.get(each.values[0].id, ())
-            if any(chain[-1] in ("int", "float") for chain in number):
-                _add(inside, "zero", each, source.written(each))
 
 
 def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Function) -> None:
@@ -340,15 +322,13 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
         called = source.dotted(device.func) if isinstance(device, ast.Call) else source.written(device)
         if called.rpartition(".")[2] in ("get_rank", "rank", "global_rank"):
             _add(inside, "rank", node, source.written(node))
-    elif last in DOWNLOADS:
-        _add(inside, "network", node, source.written(node.func))
-    elif last in STARTS and name.startswith("subprocess.") and node.args:
-        first = node.args[0].elts[0] if isinstance(node.args[0], ast.List) and node.args[0].elts else node.args[0]
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            _add(inside, "tool", node, first.value.split()[0] if first.value.split() else "")
+    elif last == "init_process_group" and not any(each.arg in GROUP for each in node.keywords):
+        _add(inside, "launcher", node, source.written(node))
+    elif last == "import_module" and node.args and not isinstance(node.args[0], ast.Constant):
+        _add(inside, "by name", node, source.written(node))
+    elif last in MAKES and inside.name == "__init__" and len(set(SIZES.findall(source.written(node)))) > 1:
+        _add(inside, "full size", node, source.written(node))
     elif not DECLARES.search(name or last):
         for each in node.keywords:
-            if each.arg == "trust_remote_code" and source.written(each.value) == "True":
-                _add(inside, "trusts", each.value, "trust_remote_code=True")
             if each.arg and SET.fullmatch(each.arg) and (_number(each.value) or source.written(each.value) == "True"):
                 _add(inside, "fixed", each.value, f"{each.arg} = {source.written(each.value)}")

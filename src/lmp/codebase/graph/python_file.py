@@ -180,7 +180,7 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
                 for handler in node.handlers:
-                    hazards.of_handler(self.source, node, handler, inside)
+                    hazards.of_handler(self.source, handler, inside)
                     self.block(handler.body, inside, owner, loop)
                 self.block(node.orelse, inside, owner, loop)
                 self.block(node.finalbody, inside, owner, loop)
@@ -206,7 +206,6 @@ class _Reader:
                 for alias in node.names:
                     inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
-                hazards.of_global(node, inside)
                 for name in node.names:
                     # What it assigns is the module's.
                     inside.locals[name] = self.found.body.locals.setdefault(name, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,7 +14,6 @@ from lmp.codebase.rows import taking_part
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
-from lmp.report.repository.signs import Note, NoteKind
 from lmp.report.repository.statements import Condition, conditions, function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
@@ -29,14 +28,11 @@ def pitfalls(study: Study) -> Section:
     items: list[Line] = []
     for what, detect, fix in study.told.pitfalls() if study.told else ():
         items.append(_item(what, detect, fix))
-    said = {(file, note.line) for file, note in study.base.notes("requires")}
-    found = [each for each in telling(study) if (each.pitfall.cause.file, each.pitfall.cause.line) not in said]
-    items += [each.line for each in found]
-    for kind in (_unset, _requires, _not_implemented, _deprecated):
-        items += list(kind(study))
-    searched = "asserts, refusals, fixed ports and paths, dropped errors and arguments, reads without a default"
+    items += [each.line for each in telling(study)]
+    items += _unset(study)
+    searched = "asserts, refusals, fixed ports and paths, dropped arguments, reads without a default"
     after: list[Inline] = [
-        "The most used files come first; every place of these kinds is in ",
+        "What a user is most likely to meet comes first; every refusal is in ",
         Link(NOTES, anchor(NOTES)),
         ".",
     ]
@@ -80,12 +76,6 @@ _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
 
 def _is_met(study: Study, each: Pitfall) -> bool:
     error, message = refusal(study.base, each.cause)
-    if each.written.endswith(")") and not error and "." in each.written:
-        # A function of a module is no method of a list.
-        owner = each.written.partition("(")[0].partition(".")[0]
-        signs = study.base.signs.get(each.cause.file)
-        if signs is not None and any(owner in one.names or owner == one.module for one in signs.imports):
-            return each.written.partition("(")[0].rpartition(".")[2] not in ("append", "extend")
     if error != "AssertionError":
         return True
     narrowed = _NARROWS.fullmatch(each.written)
@@ -180,36 +170,6 @@ def _item(what: Line, detect: Line, fix: Line) -> Line:
     return sentence(what, " (how to detect: ", detect, "; fix: ", fix, ")")
 
 
-def _ranked(study: Study, kind: NoteKind, useful: Callable[[Note], bool] = lambda note: True) -> list[tuple[str, Note]]:
-    """Those in the files that most others import, one of a file at first."""
-    found = [(file, note) for file, note in study.base.notes(kind) if useful(note)]
-    found.sort(
-        key=lambda each: (
-            bool(ASIDE.search(each[0])),
-            -len(study.base.importers.get(each[0], ())),
-            each[0],
-            each[1].line,
-        )
-    )
-    first: dict[object, tuple[str, Note]] = {}
-    alike: set[tuple[str, str]] = set()
-    for file, note in found:
-        # The same words in the same function of a copied file say the same once more.
-        words = ("" if kind == "deprecated" else note.symbol.rpartition(".")[2], note.about or note.text)
-        if file not in first and words not in alike:
-            first[file] = (file, note)
-            alike.add(words)
-    return list(first.values())[:SHOWN]
-
-
-def _where(study: Study, file: str, note: Note) -> list[Inline]:
-    name = note.symbol.rpartition(".")[2]
-    around = study.base.around(file, note.line)
-    if not name or around is None:
-        return ["at ", pointer(Place(file, note.line))]
-    return ["in ", code(note.symbol, 60), " at ", pointer(Place(file, note.line))]
-
-
 def _unset(study: Study) -> Iterator[Line]:
     found = [
         read
@@ -226,71 +186,6 @@ def _unset(study: Study) -> Iterator[Line]:
             sentence("it ends with ", code(f"KeyError: '{name}'")),
             sentence("set it before the start, or read it there with ", code("os.environ.get")),
         )
-
-
-def _requires(study: Study) -> Iterator[Line]:
-    for file, note in _ranked(study, "requires", lambda note: len(note.detail) > 15):
-        raises = note.about == "raises"
-        what = sentence(
-            *(code(note.text, 90), " ends with an error " if raises else " must hold "), *_where(study, file, note)
-        )
-        yield _item(
-            what,
-            sentence("the message is ", code(note.detail, 110)),
-            _kept_from(note, raises),
-        )
-
-
-def _kept_from(note: Note, raises: bool) -> Line:
-    """What can be done about a condition: at the top of a file it holds for importing it."""
-    if not note.symbol:
-        return "meet it before this file is imported" if not raises else "see to it that it is false before this import"
-    return sentence("test the condition before ", code(_last(note), 50), " is called, and take another path there")
-
-
-def _last(note: Note) -> str:
-    """The function, with its class where its own name says nothing."""
-    last = note.symbol.rpartition(".")[2]
-    return note.symbol if last.startswith("__") or last in ("forward", "backward", "get", "run") else last
-
-
-def _not_implemented(study: Study) -> Iterator[Line]:
-    for file, note in _ranked(study, "not implemented", lambda note: len(note.text) > 12 and bool(note.about)):
-        yield _item(
-            sentence("not implemented ", *_when(note), " ", *_where(study, file, note)),
-            sentence(Code("NotImplementedError"), ": ", code(note.text, 100)),
-            sentence("do without this case of ", _function(note), ", or write it at this line"),
-        )
-
-
-def _when(note: Note) -> list[Inline]:
-    otherwise = note.about.removeprefix("else of: ")
-    if otherwise != note.about:
-        return ["where no branch is taken, the last being for ", code(otherwise, 80)]
-    return ["when ", code(note.about, 80)]
-
-
-def _deprecated(study: Study) -> Iterator[Line]:
-    for file, note in _ranked(study, "deprecated", lambda note: len(note.text) > 12):
-        instead = _INSTEAD.search(note.text)
-        fix: Line = (
-            sentence("as it says: ", code(instead[0], 70))
-            if instead
-            else sentence("see what ", _function(note), " takes now")
-        )
-        yield _item(
-            sentence("deprecated ", *_where(study, file, note)), sentence("the warning is ", code(note.text, 110)), fix
-        )
-
-
-_INSTEAD = re.compile(
-    r"\b(?:use|replaced by|renamed to|in favou?r of|switch to|set)\s+([`'\"{]?[\w.\-]+(?:\{[^{}]*\}|[^.;,{])*)",
-    re.IGNORECASE,
-)
-
-
-def _function(note: Note) -> Inline:
-    return code(_last(note), 50) if note.symbol else "the top of the file"
 
 
 # --- open questions --------------------------------------------------------------------------------------------------
