@@ -205,7 +205,7 @@ def _main(
         # What measures a server takes its address, and runs the model there.
         return
     tries = (main is None or main.name not in MAINS) and not takes
-    if kind in ("cli", "server") and tries and _used(reading, file):
+    if kind in ("cli", "server") and tries and is_used(reading, file):
         # A block that takes no arguments, in a file that others use, tries the file.
         return
     if main is not None:
@@ -233,7 +233,7 @@ def _is_parsed(chain: Chain) -> bool:
     return any("parse" in part or "args" in part for part in called)
 
 
-def _used(reading: Reading, file: str) -> bool:
+def is_used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
     functions = reading.facts.graphs[file].functions
     edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
@@ -413,7 +413,7 @@ def _started(
             to, of = edge.callee, edge.callee.owner
             if not reading.is_own(to.file):
                 continue
-            if to.file == starter.file and not _used(reading, to.file):
+            if to.file == starter.file and not is_used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
             if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
@@ -507,7 +507,7 @@ def _runners(reading: Reading) -> list[Class]:
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
-        if beside or STAND_IN.search(of.name) or (reading.facts.graphs[of.file].main and not _used(reading, of.file)):
+        if beside or STAND_IN.search(of.name) or (reading.facts.graphs[of.file].main and not is_used(reading, of.file)):
             # A class of one script alone is that script.
             continue
         line = [of, *reading.graph.evaluator.below(of)]
