@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
@@ -75,7 +75,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
         if counts(file):
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
-    sizes = _without_variants(of for of in reading.classes if counts(of.file) and is_config(reading, of))
+    sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     for of in sizes:
         if of.file not in modules:
             add_fields(of)
@@ -132,18 +132,6 @@ def _called_by_users(reading: Reading) -> Iterator[Function]:
     for each in reading.functions:
         if (each in begins or place(each) in ways) and not reading.graph.callers.get(each):
             yield each
-
-
-def _without_variants(found: Iterable[Class]) -> list[Class]:
-    """Leaves out what repeats most fields of a class of the same name that stands in a folder above: its variants."""
-    kept: list[Class] = []
-    for of in sorted(found, key=lambda each: (each.file.count("/"), each.key)):
-        names = {each.name for each in of.fields}
-        above = [each for each in kept if each.qualname == of.qualname and each.file.count("/") < of.file.count("/")]
-        above = [each for each in above if of.file.startswith(each.file.rpartition("/")[0])]
-        if not any(2 * len(names & {each.name for each in other.fields}) > len(names) for other in above):
-            kept.append(of)
-    return sorted(kept, key=lambda of: of.key)
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:

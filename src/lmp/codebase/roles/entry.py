@@ -11,7 +11,7 @@ from lmp.codebase.entries import SERVERS, STARTERS
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
@@ -97,7 +97,8 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
     asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
-    for of in [*_runners(reading), *_model(reading)]:
+    given: list[Function | Class] = [*_runners(reading), *_model(reading)]
+    for of in given:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
@@ -356,11 +357,6 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
             if isinstance(value, FunctionValue):
                 yield place(value.of), value.of.qualname, how
                 how, shown = f"{name}(...)", _given_back(reading, value.of)
-                for part in [edge.callee for edge in reading.graph.edges[value.of] if module]:
-                    handed = (value for each in files for value in evaluator.top(each, part.name, 0))
-                    if _is_other(reading, part, value.of.file) and FunctionValue(part) in handed:
-                        # What it puts together, and its package hands out too, a program may call one by one.
-                        yield place(part), part.qualname, f"from {module} import {part.name}"
             elif isinstance(value, ClassValue) and module:
                 shown = [value.of]
             for of in shown:
@@ -438,7 +434,7 @@ def _started(
             # What leads to a loop and nothing of the code base calls, or nothing of its file, is there for users.
             found[each] = "library"
     for of in reading.classes:
-        if _for_others(reading, of, running):
+        if _for_others(of, running):
             found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
@@ -457,25 +453,10 @@ def _is_public(reading: Reading, each: Function) -> bool:
     return not hidden and reading.is_own(each.file) and not says(each.file, "beside") and not TEST.match(each.name)
 
 
-def _is_other(reading: Reading, function: Function, file: str) -> bool:
-    """Whether it is a public function of another file."""
-    public = function.owner is None and function.name[0] != "_"
-    return public and function.file != file and reading.is_own(function.file)
-
-
-def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
-    """Whether another package runs a class: one that is registered with it, or answers the calls of its service."""
-    evaluator = reading.graph.evaluator
-    if of.native or of.outer is not None or of.within is not None or of.name[0] == "_":
-        return False
-    body = reading.facts.graphs[of.file].body
-    handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]
-    registered = [each for chain in handed for each in evaluator.chain(body, of.file, chain[:-1], 0)]
-    # A registry that is made here is filled for the code base itself.
-    if any(isinstance(each, External) and "()" not in each.dotted for each in registered):
-        return any(each in reading.runs_model or each in running for each in of.methods.values())
+def _for_others(of: Class, running: set[Function]) -> bool:
+    """Whether another package runs a class: one that answers the calls of a service."""
     serves = any(str(chain[-1]).endswith("Servicer") for chain in of.bases)
-    return serves and any(each in running for each in of.methods.values())
+    return serves and of.name[0] != "_" and any(each in running for each in of.methods.values())
 
 
 def _public(of: Class, running: set[Function]) -> Iterator[Function]:
@@ -499,6 +480,7 @@ def _runners(reading: Reading) -> list[Class]:
     """
     scripts = {graph.body for graph in reading.facts.graphs.values()}
     decoding = set(decode_loops(reading))
+    repeating = reading.reaching(decoding)
     made: dict[str, set[Class | None]] = {}
     for each in reading.functions:
         if each not in scripts and each.name != "main" and not says(each.file, "beside"):
@@ -512,6 +494,8 @@ def _runners(reading: Reading) -> list[Class]:
             continue
         line = [of, *reading.graph.evaluator.below(of)]
         said = any(split(each.name) & set(METHODS) for each in _generating(reading, of, decoding))
-        if said and not any(made.get(each.name, set()) - {each} for each in line):
+        # The last word of a name says what it is: ``LLMEngine``.
+        named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner") and any(_public(of, repeating))
+        if (said or named) and not any(made.get(each.name, set()) - {each} for each in line):
             found.append(of)
     return found
