@@ -478,18 +478,19 @@ def _runners(reading: Reading) -> list[Class]:
 
     What makes one that builds on it makes it as well.
     """
-    scripts = {graph.body for graph in reading.facts.graphs.values()}
+    graphs = reading.facts.graphs
+    scripts = {file for file, graph in graphs.items() if graph.main and not is_used(reading, file)}
     decoding = set(decode_loops(reading))
     repeating = reading.reaching(decoding)
     made: dict[str, set[Class | None]] = {}
     for each in reading.functions:
-        if each not in scripts and each.name != "main" and not says(each.file, "beside"):
+        if each.file not in scripts and each.name != "main" and not says(each.file, "beside"):
             for call in each.calls:
                 made.setdefault(call.name, set()).add(each.owner)
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
-        if beside or STAND_IN.search(of.name) or (reading.facts.graphs[of.file].main and not is_used(reading, of.file)):
+        if beside or STAND_IN.search(of.name) or of.file in scripts:
             # A class of one script alone is that script.
             continue
         line = [of, *reading.graph.evaluator.below(of)]
