@@ -165,32 +165,3 @@ def test_flags_that_must_be_given(one: One) -> None:
         """
     )
     assert [flag.names[0] for flag in facts.flags if flag.required] == ["file", "--model", "--name"]
-
-
-def test_a_table_gives_what_was_left_open(one: One) -> None:
-    facts = one(
-        """
-        import argparse
-        DEFAULTS = {"iters": 1000, "seed": 7, "train": True}
-        OTHER = {"rank": 8}
-        parser = argparse.ArgumentParser()
-        parser.add_argument("-i", "--iters")
-        parser.add_argument("--seed", default=0)
-        parser.add_argument("--rank", default=None)
-        parser.add_argument("--dim")
-        parser.set_defaults(dim=64)
-        args = vars(parser.parse_args())
-        for k, v in DEFAULTS.items():
-            if not args.get(k):
-                args[k] = v
-        for key, value in OTHER.items():
-            print(key, value)
-        """
-    )
-    # A flag with a default of its own keeps it, and a loop that only prints gives nothing.
-    assert [(flag.names[-1], flag.default) for flag in facts.flags] == [
-        ("--iters", "1000"),
-        ("--seed", "0"),
-        ("--rank", "None"),
-        ("--dim", "64"),
-    ]

@@ -184,6 +184,7 @@ def test_pitfalls_have_a_form(tmp_path: Path) -> None:
 
 
 STARTED = """import argparse
+from fastapi import FastAPI
 
 
 class Command:

@@ -82,17 +82,6 @@ if __name__ == "__main__":
 """
 
 
-SCRIPT = """import argparse
-
-from tool.model import Net
-from tool.run import generate
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--path")
-generate(["a"], Net.from_files(parser.parse_args().path), 4, 0.7)
-"""
-
-
 def read(folder: Path, files: dict[str, str]) -> list[Row]:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +97,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
         "tool/model.py": MODEL,
         "tool/run.py": RUN,
         "tool/cli.py": MAIN,
-        "examples/short.py": SCRIPT,
     }
     return read(tmp_path_factory.mktemp("base"), files)
 
@@ -127,8 +115,6 @@ def test_ways_to_run_without_a_main_function(rows: list[Row]) -> None:
         ("tool/cli.py", line(MAIN, "__main__")),
         ("tool/cli.py", line(MAIN, "def talk")),
         ("tool/cli.py", line(MAIN, "def look")),
-        # A script without a main block, where it begins to take arguments.
-        ("examples/short.py", line(SCRIPT, "ArgumentParser")),
         ("tool/run.py", line(RUN, "def generate")),
         ("tool/model.py", line(MODEL, "class Net")),
         ("tool/model.py", line(MODEL, "def from_files")),
@@ -277,23 +263,15 @@ def generate(model, ids, stop_ids, temperature=1.0):
         ids = torch.multinomial(torch.softmax(logits / temperature, -1), 1)
         ids = ended(ids, stop_ids)
     return ids
-
-
-@register_model("far")
-class Adapter:
-    def score(self, ids):
-        logits = self.model(ids)
-        return torch.log_softmax(logits, -1)
 """
 
 
 def test_what_another_package_generates_or_runs(tmp_path: Path) -> None:
     rows = read(tmp_path, {"far/__init__.py": LIBRARY_INIT, "far/wrap.py": WRAP})
-    # The loop of one is in the class above, which is of another package; the other is registered with one.
+    # The loop of one is in the class above, which is of another package; nothing calls the other.
     assert {
         ("far/wrap.py", line(WRAP, "def generate(self")),
         ("far/wrap.py", line(WRAP, "def generate(model")),
-        ("far/wrap.py", line(WRAP, "class Adapter")),
     } <= placed(rows, "entry_points")
     # The head multiplies by a table with a row for each token; what stops a text is part of the draw's loop.
     assert {
@@ -457,49 +435,6 @@ def test_queues_of_a_run_in_another_package(tmp_path: Path) -> None:
     }
 
 
-ENGINE = """import abc
-
-
-class Engine(abc.ABC):
-    @abc.abstractmethod
-    def prefill(self, tokens):
-        ...
-
-    @abc.abstractmethod
-    def generate(self, state):
-        ...
-"""
-MOCK = """from serve.engine import Engine
-
-
-class MockEngine(Engine):
-    def prefill(self, tokens):
-        return tokens
-
-    def generate(self, state):
-        return state + 1
-"""
-DRIVE = """import torch
-
-from serve.engine import Engine
-
-
-def drive(engine: Engine, tokens):
-    state = engine.prefill(tokens)
-    while True:
-        state = engine.generate(state)
-        logits = torch.rand(4)
-        print(torch.argmax(logits))
-"""
-
-
-def test_an_interface_that_only_a_stand_in_fills_is_for_users(tmp_path: Path) -> None:
-    files = {"serve/__init__.py": "", "serve/engine.py": ENGINE, "serve/mock_engine.py": MOCK, "serve/drive.py": DRIVE}
-    rows = read(tmp_path, files)
-    assert ("serve/engine.py", line(ENGINE, "class Engine")) in placed(rows, "entry_points")
-    assert not any(row.place.file == "serve/mock_engine.py" for row in rows if row.section == "entry_points")
-
-
 HOLDER = """from hold.order import OrderScheduler
 from hold.net import Net
 
@@ -604,10 +539,6 @@ def test_an_engine_that_classes_keep_without_objects(tmp_path: Path) -> None:
         ("hold/tasks.py", line(TASKS, "def remove")),
         ("hold/program.py", line(PROGRAM, "def accept")),
     }
-    # A program needs what sets the engine up and what runs it a step further; ``measure`` does neither.
-    entries = placed(rows, "entry_points")
-    assert {("hold/holder.py", line(HOLDER, f"def {name}")) for name in ("begin", "advance")} <= entries
-    assert ("hold/holder.py", line(HOLDER, "def measure")) not in entries
 
 
 BLOCKS = {
@@ -676,18 +607,6 @@ def work():
 if __name__ == "__main__":
     work()
 """,
-    "tool/__init__.py": "",
-    "tool/nets/__init__.py": "from tool.nets.all import load_net, name_of\n",
-    "tool/nets/all.py": """from transformers import AutoModel
-
-
-def load_net(path):
-    return AutoModel.from_pretrained(path)
-
-
-def name_of(path):
-    return path
-""",
 }
 
 
@@ -701,7 +620,6 @@ def test_what_a_main_block_starts(tmp_path: Path) -> None:
         ("cli", "change", "tool/change.py"),
         ("server", "__main__", "tool/front.py"),
         ("cli", "work", "tool/once.py"),
-        ("library", "load_net", "tool/nets/all.py"),
     }
     # A semaphore limits requests in flight; the shortest queue says which worker is next.
     assert {(row.role, row.symbol) for row in scheduler_rows(reading)} == {
@@ -830,20 +748,6 @@ class TalkConfig(FarConfigModel):
     name: str = "a"
 
 
-class SetConfig(FarConfigModel):
-    def __init__(self):
-        super().__init__()
-        self.heat = 1.0
-        self.port = 2
-        self.host = "b"
-
-
-class HandedConfig(FarConfigModel):
-    def __init__(self, heat):
-        self.heat = heat
-        self.port = 2
-
-
 def pipeline(path):
     return path
 """
@@ -867,7 +771,6 @@ def test_what_a_readme_calls_through_modules_and_settings_of_another_package(tmp
         "TalkConfig.length",
         "TalkConfig.steps",
         "TalkConfig.name",
-        *("SetConfig.heat", "SetConfig.port", "SetConfig.host", "HandedConfig.heat"),
     }
 
 
@@ -904,8 +807,8 @@ def test_what_a_function_of_a_readme_gives_back_and_a_package_that_is_run(tmp_pa
         ),
     }
     found = {row.symbol for row in read(tmp_path, files) if row.section == "entry_points"}
-    # ``pipeline`` makes a Talker, ``turned`` does not. ``pipeline`` calls ``ready``. ``build`` is part of a start.
-    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "ready", "__main__"}
+    # ``pipeline`` makes a Talker, ``turned`` does not. ``build`` is part of a start.
+    assert found == {"connect", "Box", "pipeline", "Talker", "Talker.chat", "turned", "__main__"}
 
 
 MADE = """import os
@@ -957,14 +860,12 @@ def test_settings_are_fields_of_what_users_make(tmp_path: Path) -> None:
     files = {
         "README.md": "```python\nfrom deep.talker import Talker\n\ntalker = Talker()\ntalker.chat(2)\n```\n",
         "deep/talker.py": MADE,
-        "deep/wide/net.py": MADE[MADE.index("@dataclass\nclass NetConfig") :] + "    wings: int = 2\n",
     }
     rows = [row for row in read(tmp_path, files) if row.section == "configuration"]
-    # The code base makes a State itself, and no Hot. The wide NetConfig repeats two of three fields of the other one.
+    # The code base makes a State itself, and no Hot.
     assert {row.symbol for row in rows} == {
         *(
             "STEP",
-            "Speaker.loud",
             "Talker.way",
             "Talker.last",
             "Talker.chat.tokens",
@@ -1088,3 +989,112 @@ def test_functions_that_are_given_a_queue_schedule(tmp_path: Path) -> None:
     # The dictionary keeps what comes in; ``choose`` is given it, ``steps`` what holds it.
     assert {"Waiting", "Sequence", "choose", "steps"} <= found
     assert "beside" not in found
+
+
+COMMAND = """import pydra
+from multiprocessing import Process
+
+from line.front import serve
+
+
+def build(config):
+    return [Process(target=serve, args=(config,))]
+
+
+def engine(config):
+    for each in build(config):
+        each.start()
+
+
+def start(config):
+    for each in build(config):
+        each.start()
+
+
+def main():
+    pydra.run(start)
+"""
+ASKED_FRONT = """import uvicorn
+from fastapi import FastAPI
+
+from line.maker import Maker
+
+app = FastAPI()
+
+
+@app.get("/state")
+def state():
+    return "ready"
+
+
+@app.post("/v1/completions")
+def complete(text):
+    return text
+
+
+def serve(config):
+    Maker.build(config).generate([1])
+    uvicorn.run(app)
+"""
+MAKER = """import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Params:
+    pass
+
+
+class Maker:
+    @staticmethod
+    def build(config):
+        return Maker()
+
+    def __init__(self):
+        self.net = Net()
+
+    def generate(self, tokens):
+        for step in range(8):
+            logits = self.net(tokens)
+            tokens = torch.argmax(logits, -1)
+        return tokens
+"""
+ASKING = """import pydra
+import requests
+
+
+def ask(config):
+    requests.post(config.address)
+
+
+if __name__ == "__main__":
+    pydra.run(ask)
+"""
+
+
+def test_what_is_started_over_a_package_and_what_nothing_calls(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[project.scripts]\nline = "line.command:main"\n',
+        "line/__init__.py": "",
+        "line/command.py": COMMAND,
+        "line/front.py": ASKED_FRONT,
+        "line/maker.py": MAKER,
+        "line/benchmarks/asks.py": ASKING,
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
+    assert {(row.role, row.symbol) for row in rows} == {
+        # The command, what it has another package run, and a measurement that reaches no model but a server.
+        ("cli", "main"),
+        ("cli", "start"),
+        ("benchmark", "ask"),
+        # What starts the web server, and the route by which a request for text comes in.
+        ("server", "serve"),
+        ("server", "complete"),
+        # Nothing calls ``engine``, and nothing makes a Maker but its own method.
+        ("library", "engine"),
+        ("library", "Maker"),
+        ("library", "Maker.generate"),
+    }

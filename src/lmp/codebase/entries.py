@@ -120,21 +120,6 @@ def _end(node: ast.expr) -> int:
     return node.end_lineno or node.lineno
 
 
-SHELL = re.compile(
-    r"^[ \t]*(?:exec[ \t]+)?(?:\w+=\S+[ \t]+)*(python3?|torchrun|uvicorn|accelerate|deepspeed|srun|mpirun)[ \t]+[^\n]*",
-    re.MULTILINE,
-)
-
-
-def shell_scripts(file: str, text: str) -> list[EntryPoint]:
-    """The first line of a shell script that starts Python or a launcher of it."""
-    match = SHELL.search(text)
-    if match is None:
-        return []
-    started = " ".join(match[0].split())[:120]
-    return [EntryPoint("shell", match[1], Place(file, text.count("\n", 0, match.start(1)) + 1), started)]
-
-
 def package_scripts(file: str, text: str) -> list[EntryPoint]:
     """Commands that installing the package makes: pyproject.toml, setup.cfg, entry_points.txt."""
     name = PurePosixPath(file).name

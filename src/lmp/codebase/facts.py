@@ -141,7 +141,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    kind: Literal["cli", "server", "benchmark", "example", "script", "library", "shell"]
+    kind: Literal["cli", "server", "benchmark", "example", "script", "library"]
     name: str
     place: Place
     what: str = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from lmp.codebase.facts import Flag, Place
 from lmp.codebase.source import FUNCTIONS, Function, Scope, Source
@@ -16,59 +15,8 @@ LONGEST_HELP = 300
 
 def flags(source: Source) -> list[Flag]:
     """In the order of their lines. A name that reading cannot work out is given as it is written."""
-    parsed = list(_argparse(source))
-    late = _late_defaults(source) if parsed else {}
-    parsed = [_joined(each, late) for each in parsed]
-    found = [*parsed, *_click(source), *_typer(source), *_absl(source), *_fire(source), *_by_hand(source)]
+    found = [*_argparse(source), *_click(source), *_typer(source), *_absl(source), *_fire(source), *_by_hand(source)]
     return sorted(found, key=lambda each: each.place.line)
-
-
-def _late_defaults(source: Source) -> dict[str, str]:
-    """What a table of the file gives to arguments that were left open, by their names.
-
-    ``for k, v in DEFAULTS.items(): setattr(args, k, v)`` or ``args[k] = v``, and ``parser.set_defaults(**DEFAULTS)``.
-    """
-    tables = [node for node in ast.walk(source.tree) if isinstance(node, ast.For) and _sets_items(node)]
-    given: list[ast.expr | None] = [node.iter.func.value for node in tables]  # type: ignore[attr-defined]
-    found: dict[str, str] = {}
-    for call, _ in source.all(ast.Call):
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "set_defaults":
-            given += [each.value for each in call.keywords if each.arg is None]
-            found |= {each.arg: source.written(each.value) for each in call.keywords if each.arg is not None}
-    for each in given:
-        table = source.constants.get(each.id) if isinstance(each, ast.Name) else None
-        for key, value in zip(table.keys, table.values, strict=True) if isinstance(table, ast.Dict) else ():
-            name = constant(key)
-            if name is not None:
-                found.setdefault(name, source.written(value))
-    return found
-
-
-def _sets_items(loop: ast.For) -> bool:
-    """``for k, v in TABLE.items()`` whose body sets what ``k`` names to ``v``."""
-    target, source = loop.target, loop.iter
-    if not (isinstance(target, ast.Tuple) and all(isinstance(each, ast.Name) for each in target.elts)):
-        return False
-    if not (isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and source.func.attr == "items"):
-        return False
-    names = [ast.unparse(each) for each in target.elts]
-    for node in ast.walk(loop):
-        put: list[ast.expr] = []
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
-            put = node.args[1:]
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            put = [node.targets[0].slice, node.value]
-        if [ast.unparse(each) for each in put] == names:
-            return True
-    return False
-
-
-def _joined(flag: Flag, late: dict[str, str]) -> Flag:
-    """With the default of a table where the flag itself has none."""
-    given = late.get(flag.long.lstrip("-").replace("-", "_"))
-    if given is None or flag.required or flag.default not in (None, "None"):
-        return flag
-    return replace(flag, default=given)
 
 
 def _argparse(source: Source) -> Iterator[Flag]:

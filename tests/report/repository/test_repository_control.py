@@ -47,7 +47,7 @@ def main():
     """Reads the command line and generates."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
-    parser.add_argument("--iters", type=int)
+    parser.add_argument("--iters", type=int, default=1000)
     parser.add_argument("-c", "--config")
     args = parser.parse_args()
     given = yaml.safe_load(open(args.config))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.entry import entry_rows, is_used
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -24,6 +24,8 @@ RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
 TABLE = 10
 """Files of settings that one file names from which on it is a table of them, and singles none out."""
+REQUESTED = re.compile(r"Param(?:eter)?s$")
+"""Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
 KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
@@ -59,10 +61,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
     # What serves takes part in a run, also where another process runs the model; so does every way to start one.
     takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
-    parsed = any(flag.parser != "fire" for flag in flags)
     for flag in flags:
-        if flag.parser != "fire" or not parsed:
-            # Beside a parser, what turns a function's arguments into flags starts the same function for itself.
+        # A function that is run by itself only as a trial has its flags in the command that calls it.
+        if flag.parser != "fire" or not is_used(reading, flag.place.file):
             add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
@@ -71,10 +72,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
         file = read.place.file
-        if counts(file) and (reading.roles.get(file) == "source" or file in run):
+        if counts(file):
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if _is_module(reading, of)}
-    sizes = _without_variants(of for of in reading.classes if counts(of.file) and is_config(reading, of))
+    sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     for of in sizes:
         if of.file not in modules:
             add_fields(of)
@@ -90,9 +91,6 @@ def configuration_rows(reading: Reading) -> list[Row]:
         # With few settings of its own, the sizes of its models are what a user sets.
         for of in sizes:
             add_fields(of)
-        for of in reading.classes:
-            if CONFIG.search(of.name) and counts(of.file) and not _settings(of) and "__init__" in of.methods:
-                add_arguments(of.methods["__init__"])
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
         for flag in flags_of_its_own:
@@ -136,18 +134,6 @@ def _called_by_users(reading: Reading) -> Iterator[Function]:
             yield each
 
 
-def _without_variants(found: Iterable[Class]) -> list[Class]:
-    """Leaves out what repeats most fields of a class of the same name that stands in a folder above: its variants."""
-    kept: list[Class] = []
-    for of in sorted(found, key=lambda each: (each.file.count("/"), each.key)):
-        names = {each.name for each in of.fields}
-        above = [each for each in kept if each.qualname == of.qualname and each.file.count("/") < of.file.count("/")]
-        above = [each for each in above if of.file.startswith(each.file.rpartition("/")[0])]
-        if not any(2 * len(names & {each.name for each in other.fields}) > len(names) for other in above):
-            kept.append(of)
-    return sorted(kept, key=lambda of: of.key)
-
-
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
     """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
     evaluator = reading.graph.evaluator
@@ -189,7 +175,7 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     """Files that the code or the README names, or most of whose keys it reads: those named first, then the largest.
 
-    One with mostly the keys of an earlier one, or few new ones, is a preset, as is one beside another that is named.
+    One with few new keys is a preset, as is one beside another that is named.
     """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
@@ -205,7 +191,7 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
         each.file: max((count for path, count in reading.facts.shown.items() if _ends_with(each.file, path)), default=0)
         for each in reading.facts.config_files
     }
-    larger: list[set[str]] = []
+    known_keys: set[str] = set()
     chosen: set[str] = set()
 
     def order(file: ConfigFile) -> tuple[bool, int, int]:
@@ -220,10 +206,8 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
             continue
         is_named = _stem(file.file) in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen
-        few_new = 4 * len(names & set().union(*larger)) >= 3 * len(names)
-        repeats = few_new or any(2 * len(names & each) >= len(names | each) for each in larger)
-        if (is_named or is_read) and not repeats:
-            larger.append(names)
+        if (is_named or is_read) and 4 * len(names & known_keys) < 3 * len(names):
+            known_keys |= names
             if is_named:
                 chosen.add(folder)
             yield file
@@ -256,10 +240,10 @@ def _is_module(reading: Reading, of: Class) -> bool:
 
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
-    """What the body of a class names, annotated or by a value alone, and what a constructor sets that takes nothing."""
+    """What the body of a class names, annotated or by a value alone."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
-    inside = [(each.line, each.end) for each in of.methods.values() if not _takes_nothing(each)]
+    inside = [(each.line, each.end) for each in of.methods.values()]
     return fields + [
         (name, line, None)
         for name, line in of.lines.items()
@@ -267,32 +251,21 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     ]
 
 
-def _takes_nothing(method: Function) -> bool:
-    return method.name == "__init__" and len(method.arguments) == 1
-
-
 def is_config(reading: Reading, of: Class) -> bool:
     """A class of settings: a dataclass, a model of pydantic or a record of values whose name, or that of a class on top
     of it, says so."""
-    if of.native or not _settings(of):
+    if of.native or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
     evaluator = reading.graph.evaluator
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
     bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
-    said = bool(of.fields) or any(map(_takes_nothing, of.methods.values()))
-    kin = said and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
+    kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
 
 
 def _is_record(reading: Reading, of: Class) -> bool:
-    """A dataclass, a class of attrs, a model of pydantic or msgspec, or a module of flax, also by a class above it.
-
-    A module of flax has fields with annotations, and no constructor of its own.
-    """
-    evaluator = reading.graph.evaluator
-    line = evaluator.line(of)
+    """A dataclass, a class of attrs, or a model of pydantic or msgspec, also by a class above it."""
+    line = reading.graph.evaluator.line(of)
     marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
-    bases = {str(chain[-1]) for each in line for chain in each.bases if chain}
-    module = bool(of.fields) and "Module" in bases and evaluator.method(of, "__init__") is None
-    return marked or module or bool(bases & MODELS)
+    return marked or bool({str(chain[-1]) for each in line for chain in each.bases if chain} & MODELS)

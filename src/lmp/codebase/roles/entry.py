@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-from lmp.codebase.entries import SERVERS as MAKERS
-from lmp.codebase.entries import STARTERS
-from lmp.codebase.facts import EntryPoint, Place
+from lmp.codebase.entries import SERVERS, STARTERS
+from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
@@ -39,18 +38,18 @@ GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
 """What the function, and the method, is called by which a program has text made, or a model trained."""
 MAKES = ("classmethod", "staticmethod")
-LOADERS = frozenset(["from_pretrained", "load_state_dict", "load_file", "safe_open"])
-"""Calls of other packages that read weights."""
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
 """Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
+ASKS = re.compile(r"POST .*(?:generat|complet)")
+"""Routes by which a request for text comes in."""
+MOST_SERVERS = 2
+"""Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
 STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
 """Files and classes that stand in for what users write."""
-SERVERS = frozenset(["FastAPI", "Flask", "Starlette", "Sanic", "Quart"])
-"""Classes of web frameworks of which a server makes one."""
 
 
 @lru_cache(maxsize=1)
@@ -61,8 +60,6 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
 
     running = reading.reaching(leaves(reading))
-    packages = _packages(reading)
-    imports = {each.file: each.imports for each in reading.facts.files}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
@@ -76,21 +73,11 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             continue
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
-        used = {name.partition(".")[0] for name in imports.get(file, ())}
-        if role == "example" and packages and graph.body is not None and not used & packages:
-            # An example of something else that is bundled.
-            continue
         begins = [call.line for call in graph.body.calls] if graph.body and file.endswith("__main__.py") else []
         # Of a package, the whole of ``__main__.py`` is such a block.
         main = graph.main or min(begins, default=0)
         if main and graph.body is not None:
             _main(reading, file, main, graph.body, add, role, only)
-        elif graph.body is not None and graph.body in running and not _used(reading, file):
-            # A script without a main block: where it begins to take arguments, else to run the model.
-            parser = [call.line for call in graph.body.calls if call.name in ARGUMENTS]
-            begins = [edge.line for edge in reading.graph.edges[graph.body] if edge.callee in running]
-            script = file.rpartition("/")[2]
-            add(role if role != "source" else "cli", script, Place(file, [*parser, *begins][0]), f"python {file}")
         if graph.body is None:
             for one in graph.functions:
                 if one.name == "main" and one.qualname == "main" and (only is None or one in only):
@@ -98,19 +85,20 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         for function in graph.functions:
             if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
-            elif (
-                {call.name for call in function.calls} & SERVERS
-                and function.qualname
-                and role == "source"
-                and not reading.graph.callers.get(function)
-            ):
-                # One that the code base calls itself is a part of what calls it.
-                add("server", function.qualname, place(function), f"makes the server: {function.name}()")
+            elif function.qualname and role == "source" and _serves(reading, function):
+                add("server", function.qualname, place(function), f"{function.name}(...)", 1)
     for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
-    for each in _started_by_shell(reading):
-        add("shell", each.name, each.place, f"bash {each.place.file}", 1)
-    for of in [*_runners(reading, running), *_model(reading)]:
+    by_key = {each.key: each for each in reading.functions}
+    for row in list(found.values()):
+        way = by_key.get((row.place.file, row.place.line))
+        for to in _handed(reading, way) if way is not None else ():
+            add(row.role, to.qualname, place(to), row.why)
+    asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
+    for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
+        add("server", row.symbol, row.place, row.why)
+    given: list[Function | Class] = [*_runners(reading), *_model(reading)]
+    for of in given:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
@@ -130,11 +118,16 @@ def route_rows(reading: Reading) -> list[Row]:
     ]
 
 
-def _packages(reading: Reading) -> set[str]:
-    """Names of the packages that stand outermost."""
-    tops = [file for file in reading.facts.graphs if file.endswith("/__init__.py") and reading.is_own(file)]
-    least = min((file.count("/") for file in tops), default=0)
-    return {file.split("/")[-2] for file in tops if file.count("/") == least}
+def _serves(reading: Reading, function: Function) -> bool:
+    """Whether a function starts a web server, or makes one for a caller that is not here."""
+    called = {reading.dotted(function, call) for call in function.calls}
+    return bool(called & set(STARTERS)) or (bool(called & SERVERS.keys()) and not reading.graph.callers.get(function))
+
+
+def _handed(reading: Reading, function: Function) -> list[Function]:
+    """What a function that does nothing else hands to another package, which gives it the arguments: ``Fire(run)``."""
+    edges = reading.graph.edges.get(function, ())
+    return [edge.callee for edge in edges] if all(edge.how == "callback" for edge in edges) else []
 
 
 def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
@@ -165,24 +158,6 @@ def _tables(reading: Reading, known: set[tuple[str, int]]) -> Iterator[tuple[str
             for value in reading.graph.evaluator.top(file, name, 0):
                 if isinstance(value, FunctionValue) and reading.is_own(value.of.file):
                     yield command, value.of
-
-
-def _started_by_shell(reading: Reading) -> Iterator[EntryPoint]:
-    """Scripts that start a module or command of the code base: of those that start the same, the first."""
-    own = {each.name for each in reading.facts.entries if each.kind == "cli"}
-    seen: set[str] = set()
-    for each in reading.facts.entries:
-        if each.kind != "shell" or reading.roles.get(each.place.file) in ("test", "build", "docs"):
-            continue
-        words = re.split(r"[\s:]+", each.what)
-        started = next((word for word in words if word in own or _is_module_of(reading, word)), "")
-        if started and started not in seen and not says(each.place.file, "trial"):
-            seen.add(started)
-            yield each
-
-
-def _is_module_of(reading: Reading, dotted: str) -> bool:
-    return "." in dotted and reading.graph.evaluator.modules.file(dotted, "") is not None
 
 
 def _target(reading: Reading, written: str) -> Function | Place | None:
@@ -222,14 +197,16 @@ def _main(
         kind = "server"
     elif re.search(r"(?i)bench", file.rpartition("/")[2]):
         kind = "benchmark"
-    takes = bool(ARGUMENTS & ({name for edge in here for name in edge.callee.reads} | body.reads))
+    # What is handed to another package gets its arguments from there.
+    handed = any(edge.how == "callback" or _handed(reading, edge.callee) for edge in here)
+    takes = handed or bool(ARGUMENTS & ({name for edge in here for name in edge.callee.reads} | body.reads))
     if any(TEST.match(each.name) for each in ([main] if main is not None else {edge.callee for edge in here})):
         return
-    if only is not None and (main or body) not in only and not (kind == "benchmark" and takes):
+    if only is not None and (main or body) not in only and not handed and not (kind == "benchmark" and takes):
         # What measures a server takes its address, and runs the model there.
         return
     tries = (main is None or main.name not in MAINS) and not takes
-    if kind in ("cli", "server") and tries and _used(reading, file):
+    if kind in ("cli", "server") and tries and is_used(reading, file):
         # A block that takes no arguments, in a file that others use, tries the file.
         return
     if main is not None:
@@ -257,7 +234,7 @@ def _is_parsed(chain: Chain) -> bool:
     return any("parse" in part or "args" in part for part in called)
 
 
-def _used(reading: Reading, file: str) -> bool:
+def is_used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
     functions = reading.facts.graphs[file].functions
     edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
@@ -311,9 +288,6 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                         for of in _given_back(reading, value.of)
                         if _runs(of, running)
                     ]
-                if inner and isinstance(value, FunctionValue) and _loads_weights(reading, value.of, reaching):
-                    found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
-                    continue
                 if isinstance(value, FunctionValue) and not any(
                     says(f"{value.of.file}.{name}", part) for part in OPERATORS
                 ):
@@ -324,12 +298,6 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                     continue
                 if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
-        for star in graph.stars:
-            there = reading.graph.evaluator.modules.file(star, file)
-            starred = reading.facts.graphs.get(there or "")
-            for of in starred.classes.values() if starred is not None and not inner else ():
-                if _runs(of, running) and not of.name.startswith("_"):
-                    found.append((place(of), of.name, f"from {file.split('/')[-2]} import {of.name}"))
     return found
 
 
@@ -342,39 +310,17 @@ def _given_back(reading: Reading, function: Function) -> list[Class]:
     return made if len(made) < MOST_GIVEN else []
 
 
-def _model(reading: Reading) -> Iterator[Class | Function]:
-    """The class of the model, where a package hands it out and nothing builds on it, and what gives a model to users.
-
-    That is a function that nothing of the code base calls. Where many do, each gives one size.
-    """
+def _model(reading: Reading) -> Iterator[Function]:
+    """Functions that give a model and that nothing of the code base calls. Where many do, each gives one size."""
     evaluator = reading.graph.evaluator
-    of = reading.model.owner if reading.model is not None else None
-    if of is not None and not evaluator.subclasses.get(of):
-        for file, graph in reading.facts.graphs.items():
-            first = file.endswith("__init__.py") and reading.is_own(file)
-            if first and ClassValue(of) in [value for name in graph.imports for value in evaluator.top(file, name, 0)]:
-                yield of
     givers = []
     for each in reading.functions:
-        hidden = each.owner or each.nested or each.native or each.name[0] == "_" or says(each.file, "beside")
-        callers = {edge.caller for edge in reading.graph.callers.get(each, ())} - {each}
-        if not hidden and not any(reading.is_own(one.file) and not says(one.file, "beside") for one in callers):
+        if _is_public(reading, each) and all(one is each for one in _inside(reading, each)):
             models = _given_back(reading, each)
             if any(evaluator.method(one, name) in reading.attending for one in models for name in CALLED):
                 givers.append(each)
     if len(givers) < MOST_GIVERS:
         yield from givers
-
-
-def _loads_weights(reading: Reading, function: Function, reaching: set[Function]) -> bool:
-    """Whether a function generates, or loads weights by what it calls."""
-    near = {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 2))}
-    loads = (
-        "load" in split(function.name)
-        and not {"model", "opt", "optimizer"} & function.params.keys()
-        and any(call.name in LOADERS for each in near for call in each.calls)
-    )
-    return loads or (function in reaching and bool(split(function.name) & set(GENERATES)))
 
 
 def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: set[Function]) -> bool:
@@ -411,11 +357,6 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
             if isinstance(value, FunctionValue):
                 yield place(value.of), value.of.qualname, how
                 how, shown = f"{name}(...)", _given_back(reading, value.of)
-                for part in [edge.callee for edge in reading.graph.edges[value.of] if module]:
-                    handed = (value for each in files for value in evaluator.top(each, part.name, 0))
-                    if _is_other(reading, part, value.of.file) and FunctionValue(part) in handed:
-                        # What it puts together, and its package hands out too, a program may call one by one.
-                        yield place(part), part.qualname, f"from {module} import {part.name}"
             elif isinstance(value, ClassValue) and module:
                 shown = [value.of]
             for of in shown:
@@ -457,7 +398,7 @@ def _started(
     serving = {
         each
         for each in reading.functions
-        if any(reading.dotted(each, call) in (*STARTERS, *MAKERS) for call in each.calls)
+        if any(reading.dotted(each, call) in (*STARTERS, *SERVERS) for call in each.calls)
     }
     decoding = set(decode_loops(reading))
     repeating = reading.reaching(decoding)
@@ -468,7 +409,7 @@ def _started(
             to, of = edge.callee, edge.callee.owner
             if not reading.is_own(to.file):
                 continue
-            if to.file == starter.file and not _used(reading, to.file):
+            if to.file == starter.file and not is_used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
             if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
@@ -477,103 +418,45 @@ def _started(
                     found[of] = "library"
             elif to not in running or to.name[0] == "_" or to.file == starter.file:
                 continue
-            elif of is not None and _loads(reading, to, of):
-                found |= {to: "library", of: "library"}
             elif of is None and to not in starters and _near(reading, to) & serving:
                 if starter in starters and to not in found:
                     # What it makes, a program may make as well.
                     waiting.append(to)
                 found[to] = "server"
-            elif of is None and to in decoding:
-                found[to] = "library"
-    found |= dict.fromkeys(_driven(reading, starters, running), "library")
     for each in hands_on(reading):
         if each.name in GENERATES:
             found[each] = "library"
-    for loop in sorted(decoding, key=lambda each: each.key):
-        callers = {edge.caller for edge in graph.callers.get(loop, ())} - {loop}
-        inside = [each for each in callers if reading.is_own(each.file) and not says(each.file, "beside")]
-        public = loop.owner is None and loop.outer is None and not loop.native and loop.name[0] != "_"
-        others = any(each.file != loop.file for each in inside)
-        if public and split(loop.name) & set(GENERATES) and (not inside or others):
-            # A loop that nothing of the code base runs, or nothing of its file, is there for users.
-            found[loop] = "library"
+    routes = {(row.place.file, row.place.line) for row in route_rows(reading)}
+    for each in sorted(repeating, key=lambda each: each.key):
+        inside = {one for one in _inside(reading, each) if one is not each}
+        others = any(one.file != each.file for one in inside) and split(each.name) & set(GENERATES)
+        if each.key not in routes and _is_public(reading, each) and (not inside or (each in decoding and others)):
+            # What leads to a loop and nothing of the code base calls, or nothing of its file, is there for users.
+            found[each] = "library"
     for of in reading.classes:
-        if _for_others(reading, of, running):
+        if _for_others(of, running):
             found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
             found |= {each: "library" for each in of.methods.values() if each.name in METHODS and each in repeating}
-    ways = starters | {each for each in found if isinstance(each, Function)}
-    for of in reading.classes:
-        if (of.key in known or of in found) and "__init__" in of.methods:
-            ways.add(of.methods["__init__"])
-    for to in {edge.callee for way in ways for edge in graph.edges.get(way, ()) if edge.callee in running}:
-        shared = {edge.caller for edge in graph.callers[to]} & ways
-        if to.owner is None and len(shared) > 1 and any(edge.how == "process" for edge in graph.edges[to]):
-            found[to] = "library"
     return [(role, thing) for thing, role in found.items()]
 
 
-def _driven(reading: Reading, starters: set[Function], running: set[Function]) -> Iterator[Function]:
-    """The function of another file by which an endless loop runs the model a step further, and what begins it.
-
-    Such a step is given nothing: the package keeps the engine. What begins it sets that on a module or a class, and is
-    called by the same program. A program of a user's own needs both.
-    """
-    files = {each.file for each in starters}
-    keeps = {held.function for graph in reading.facts.graphs.values() for held in graph.held}
-    for loop in reading.functions:
-        for edge in reading.graph.edges[loop] if loop.endless and loop.owner is None and loop.file in files else ():
-            step = edge.callee
-            given = edge.call is None or edge.call.args or edge.call.keywords or not edge.call.loop
-            if given or edge.how != "direct" or step not in running or not _is_other(reading, step, loop.file):
-                continue
-            called = [one.callee for each in starters if each.file == loop.file for one in reading.graph.edges[each]]
-            begins = [each for each in called if each in keeps and _is_other(reading, each, loop.file)]
-            if begins:
-                yield from (step, *begins)
+def _inside(reading: Reading, function: Function) -> Iterator[Function]:
+    """What calls a function and is no trial beside the code base."""
+    callers = (edge.caller for edge in reading.graph.callers.get(function, ()))
+    return (each for each in callers if reading.is_own(each.file) and not says(each.file, "beside"))
 
 
-def _is_other(reading: Reading, function: Function, file: str) -> bool:
-    """Whether it is a public function of another file."""
-    public = function.owner is None and function.name[0] != "_"
-    return public and function.file != file and reading.is_own(function.file)
+def _is_public(reading: Reading, each: Function) -> bool:
+    hidden = each.owner or each.outer or each.native or each.name[0] == "_" or not each.qualname
+    return not hidden and reading.is_own(each.file) and not says(each.file, "beside") and not TEST.match(each.name)
 
 
-def _for_others(reading: Reading, of: Class, running: set[Function]) -> bool:
-    """Whether a class is there for a program that is not here: users fill it in, or another package runs it.
-
-    Users fill in an interface that a run calls and that only stand-ins implement. Another package runs what is
-    registered with it, and what answers the calls of a service that it defines.
-    """
-    graph, evaluator = reading.graph, reading.graph.evaluator
-    if of.native or of.outer is not None or of.within is not None or of.name[0] == "_":
-        return False
-    asked = [
-        each
-        for each in of.methods.values()
-        if each.abstract
-        and any(
-            edge.caller in running
-            for one in (each, *evaluator.overrides(of, each.name))
-            for edge in graph.callers.get(one, ())
-        )
-    ]
-    # What the code base makes itself is no interface: an object that does nothing.
-    made = "__init__" in of.methods and any(
-        edge.how == "constructor" for edge in graph.callers.get(of.methods["__init__"], ())
-    )
-    if len(asked) > 1 and not made and all(STAND_IN.search(f"{each.file} {each.name}") for each in evaluator.below(of)):
-        return True
-    body = reading.facts.graphs[of.file].body
-    handed = [chain for chain in of.decorators if isinstance(chain[-1], Applied) and "register" in str(chain[-2])]
-    registered = [each for chain in handed for each in evaluator.chain(body, of.file, chain[:-1], 0)]
-    # A registry that is made here is filled for the code base itself.
-    if any(isinstance(each, External) and "()" not in each.dotted for each in registered):
-        return any(each in reading.runs_model or each in running for each in of.methods.values())
+def _for_others(of: Class, running: set[Function]) -> bool:
+    """Whether another package runs a class: one that answers the calls of a service."""
     serves = any(str(chain[-1]).endswith("Servicer") for chain in of.bases)
-    return serves and any(each in running for each in of.methods.values())
+    return serves and of.name[0] != "_" and any(each in running for each in of.methods.values())
 
 
 def _public(of: Class, running: set[Function]) -> Iterator[Function]:
@@ -590,28 +473,30 @@ def _near(reading: Reading, function: Function) -> set[Function]:
     return {function, *(edge.callee for edge in reading.reached(function, lambda edge: True, 1))}
 
 
-def _loads(reading: Reading, method: Function, of: Class) -> bool:
-    """Whether a method of a class gives an object of the class that can run: ``from_folder``."""
-    values = reading.graph.evaluator.values(method, [*method.annotated, *method.returns])
-    return any(each.of is of for each in values if isinstance(each, Instance | ClassValue))
+def _runners(reading: Reading) -> list[Class]:
+    """Classes that generate or train by public methods, and that nothing of the code base makes but what starts it.
 
-
-def _runners(reading: Reading, running: set[Function]) -> list[Class]:
-    """Classes that run a model by public methods, and that nothing of the code base makes but what starts it."""
-    scripts = {graph.body for graph in reading.facts.graphs.values()}
+    What makes one that builds on it makes it as well.
+    """
+    graphs = reading.facts.graphs
+    scripts = {file for file, graph in graphs.items() if graph.main and not is_used(reading, file)}
+    decoding = set(decode_loops(reading))
+    repeating = reading.reaching(decoding)
+    made: dict[str, set[Class | None]] = {}
+    for each in reading.functions:
+        if each.file not in scripts and each.name != "main" and not says(each.file, "beside"):
+            for call in each.calls:
+                made.setdefault(call.name, set()).add(each.owner)
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
-        if beside or {"forward", "__call__"} & set(of.methods):
+        if beside or STAND_IN.search(of.name) or of.file in scripts:
+            # A class of one script alone is that script.
             continue
-        public = [each for name, each in of.methods.items() if each in running and not name.startswith("_")]
-        if not public:
-            continue
-        makers = {edge.caller for edge in reading.graph.callers.get(of.methods.get("__init__", public[0]), ())}
-        makers = {each for each in makers if each.owner is not of and not says(each.file, "beside")}
-        outside = [each in scripts or each.name == "main" or not reading.is_own(each.file) for each in makers]
-        loops = any(each.loops or each.endless for each in public)
-        named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner")
-        if named and (loops or all(outside) or sum(outside) > 1):
+        line = [of, *reading.graph.evaluator.below(of)]
+        said = any(split(each.name) & set(METHODS) for each in _generating(reading, of, decoding))
+        # The last word of a name says what it is: ``LLMEngine``.
+        named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner") and any(_public(of, repeating))
+        if (said or named) and not any(made.get(each.name, set()) - {each} for each in line):
             found.append(of)
     return found

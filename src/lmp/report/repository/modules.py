@@ -100,7 +100,7 @@ def _parts(study: Study, unit: Unit) -> list[Inline]:
 
 def _commands(study: Study, inside: set[str]) -> list[Inline]:
     """What its files are started by: what only users of a library call is among what it defines."""
-    started = [row for row in study.ways if row.place.file in inside and row.role in ("cli", "server", "shell")]
+    started = [row for row in study.ways if row.place.file in inside and row.role in ("cli", "server")]
     if not started:
         return []
     shown = joined([code(study.started(row), 60) for row in started[:MOST_COMMANDS]])

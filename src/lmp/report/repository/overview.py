@@ -157,7 +157,7 @@ def _size(study: Study) -> Line:
 def _started(study: Study) -> Line:
     """The first way of each kind to run it, and how many more there are."""
     parts: list[list[Inline]] = []
-    for what, roles in (("command", ("cli",)), ("server", ("server",)), ("example", ("example", "benchmark", "shell"))):
+    for what, roles in (("command", ("cli",)), ("server", ("server",)), ("example", ("example", "benchmark"))):
         found = [row for row in study.ways if row.role in roles]
         if found:
             more = [f" and {len(found) - 1} more"] if len(found) > 1 else []

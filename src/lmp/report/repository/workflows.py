@@ -87,7 +87,7 @@ def _entries(study: Study) -> Section:
     groups = (
         ("CLI", ("cli",), "console scripts, commands of click and typer, main blocks that take arguments"),
         ("Server", ("server",), "servers that a main block starts, routes that lead to a model"),
-        ("Benchmarks/examples", ("benchmark", "example", "shell"), "folders and files of benchmarks, examples, shell"),
+        ("Benchmarks/examples", ("benchmark", "example"), "folders and files of benchmarks and examples"),
         ("Library", ("library",), "what the package's first file hands out, classes that only users make"),
     )
     items: list[Line] = []
