@@ -146,8 +146,8 @@ KEEPS = "set_defaults"
 """Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
 RUNS = frozenset([*CALLED, "generate"])
 """Methods that run a model."""
-SETS_TYPE = frozenset(["cast", "TypeVar", "super"])
-"""What is given a class and makes no object of it."""
+LEAVES = frozenset(["asdict", "cast", "copy", "deepcopy", "dump", "dumps", "fields", "replace", "super", "TypeVar"])
+"""What is given a class or an object and calls no method of it."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -358,7 +358,7 @@ class CallGraph:
         for function in self.functions:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
-                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | SETS_TYPE:
+                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | LEAVES:
                     continue
                 # The call itself leads to another package.
                 call = replace(call)
