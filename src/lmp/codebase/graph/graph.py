@@ -332,6 +332,9 @@ class CallGraph:
                 runs = starts or name == "target"
                 if not chain or (chain == ("self",) and not runs) or not isinstance(chain[-1], str):
                     continue
+                if len(chain) == 1 and chain[0] in function.params and self.evaluator.decorates(function):
+                    # What it decorates by another decorator runs where it is called.
+                    continue
                 for value in map(innermost, self.evaluator.chain(function, function.file, chain, 0)):
                     if isinstance(value, FunctionValue) and value.of is not function:
                         how: Dispatch = "process" if runs else "callback"

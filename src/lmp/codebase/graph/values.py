@@ -164,6 +164,10 @@ class Evaluator:
                         if isinstance(chain[-1], str) and chain[-1] != name:
                             self._kept_as.setdefault(chain[-1], {})[name] = None
 
+    def decorates(self, function: Function) -> bool:
+        """Whether something has a decorator of this name."""
+        return function.name in self._decorated
+
     # -- classes -------------------------------------------------------------------------------------------------------
 
     def bases(self, of: Class) -> list[Class]:

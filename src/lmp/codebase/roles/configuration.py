@@ -22,12 +22,14 @@ NEXT_TO_NONE = 10
 """Settings below which a code base has none to speak of."""
 RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
+WORDS = 200
+"""Keys of a file that are data, such as words and tokens, where code has nearly none of their names."""
 TABLE = 10
 """Files of settings that one file names from which on it is a table of them, and singles none out."""
 REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
-MODELS = frozenset(["BaseModel", "BaseSettings", "Struct"])
+MODELS = frozenset(["BaseModel", "BaseSettings", "NamedTuple", "Struct"])
 KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
 """A class of another package for settings: what builds on it and has annotated fields is of its kind."""
 
@@ -203,6 +205,8 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
             # A hidden folder is for the tools of its authors.
             continue
         if not reading.is_own(file.file) or says(file.file, "beside"):
+            continue
+        if len(names) > WORDS and 10 * len(names & known) < len(names):
             continue
         is_named = _stem(file.file) in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen

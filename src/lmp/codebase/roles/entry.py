@@ -277,7 +277,8 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
         level = file.count("/")
         inner = file.count("/") > least
         graph = reading.facts.graphs[file]
-        for name in graph.imports:
+        # ``Sampler = sampler.Sampler`` is handed out too.
+        for name in dict.fromkeys((*graph.imports, *graph.names)):
             if name.startswith("_"):
                 continue
             for value in reading.graph.evaluator.top(file, name, 0):
@@ -330,6 +331,8 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: se
     if any(
         (each.name in METHODS and each in reaching) or (each.name in SAYING and each in running) for each in methods
     ):
+        return True
+    if (called := of.methods.get("__call__")) is not None and called in reaching:
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     evaluator = reading.graph.evaluator
