@@ -11,7 +11,7 @@ from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.scheduling import scheduler_rows
-from lmp.codebase.rows import every_row
+from lmp.codebase.rows import every_row, nesting
 
 MODEL = """import torch
 import torch.nn.functional as F
@@ -1098,3 +1098,60 @@ def test_what_is_started_over_a_package_and_what_nothing_calls(tmp_path: Path) -
         ("library", "Maker"),
         ("library", "Maker.generate"),
     }
+
+
+SAMPLER = """import json
+import typing
+from pathlib import Path
+
+import checks
+import torch
+
+
+def typed(function):
+    return checks.checked(function)
+
+
+class Config(typing.NamedTuple):
+    width: int
+    layers: int = 2
+
+
+class Net(torch.nn.Module):
+    @typed
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Sampler:
+    def __init__(self, config: Config):
+        self.net = Net(config.width)
+        self.words = json.loads((Path(__file__).parent / "words.json").read_text())
+
+    def __call__(self, tokens):
+        return self.draw_all(tokens)
+
+    def draw_all(self, tokens):
+        while len(tokens) < 8:
+            tokens = torch.argmax(self.net(tokens), -1)
+        return tokens
+"""
+
+
+def test_names_that_a_package_assigns_decorators_that_hand_on_and_files_of_words(tmp_path: Path) -> None:
+    files = {
+        "draw/__init__.py": "",
+        "draw/torch/__init__.py": "from draw.torch import sampler\n\nSampler = sampler.Sampler\n",
+        "draw/torch/sampler.py": SAMPLER,
+        "draw/torch/words.json": "{" + ", ".join(f'"word{at}": "other"' for at in range(300)) + "}",
+    }
+    rows = read(tmp_path, files)
+    assert {row.symbol for row in rows if row.section == "entry_points"} == {"Sampler"}
+    # The 300 words are data, though the code names their file. What users make is given its configuration.
+    settings = {row.symbol for row in rows if row.section == "configuration"}
+    assert settings == {"Config.width", "Config.layers", "Sampler.config"}
+    reading = Reading(read_repository(tmp_path, Selection(), lambda done, total, file: None))
+    edges = {(edge.caller.qualname, edge.callee.qualname) for edge in nesting(reading, rows)}
+    # Another package checks what ``typed`` hands to it; the loop calls the module.
+    assert {("Sampler.__call__", "Sampler.draw_all"), ("Sampler.draw_all", "Net.forward")} <= edges
+    assert not [caller for caller, _ in edges if caller == "typed"]
