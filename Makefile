@@ -1,7 +1,7 @@
 # make setup       .venv, dependencies and vendored sources; does nothing when nothing changed
 # make demo        what each line of a few modules costs
 # make test        ruff, mypy and all tests that belong to a change
-# make test-quick  ruff and the unit tests: in seconds what `make test` says in minutes
+# make test-quick  ruff and the unit tests: a quarter of the time of `make test`
 # make test-slow   the other tests: whole models, fetched code bases, browser, Dask, the real Claude CLI, README.md
 # make audit      executes 40 families and the own modules of benchmarks/ at drawn points; writes reports/audit.json
 # make clean       removes what can be made again, results included; what git has stays
