@@ -3,6 +3,7 @@
 # make test        ruff, mypy and all tests that belong to a change
 # make test-quick  ruff and the unit tests: a quarter of the time of `make test`
 # make test-slow   the other tests: whole models, fetched code bases, browser, Dask, the real Claude CLI, README.md
+# make test-long   the tests that take minutes each, beside alike ones in test-slow: before a release
 # make audit      executes 40 families and the own modules of benchmarks/ at drawn points; writes reports/audit.json
 # make clean       removes what can be made again, results included; what git has stays
 
@@ -15,7 +16,7 @@ DEMO := $(addprefix $(LLAMA).,LlamaRMSNorm LlamaMLP LlamaAttention LlamaDecoderL
 
 PYTEST := $(BIN)/pytest -n auto --dist loadgroup
 
-.PHONY: setup demo repositories lint test test-quick test-slow audit clean
+.PHONY: setup demo repositories lint test test-quick test-slow test-long audit clean
 
 setup: $(STAMP)
 	@$(BIN)/lmp vendor --quiet
@@ -54,6 +55,9 @@ test-quick: lint
 
 test-slow: setup repositories
 	$(PYTEST) -m slow
+
+test-long: setup
+	$(PYTEST) -m long
 
 AUDIT_POINTS ?= 200
 AUDIT_SEED ?= 0

@@ -51,11 +51,11 @@ GROUPS = {"browser": "browser", "dask": "dask", "small": "small models", "wheel"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with its tier and its group, by the fixtures that it asks for, directly or not.
 
-    A test that is marked as slow itself, as one of several cases may be, stays in that tier alone.
+    A test that is marked as slow or long itself, as one of several cases may be, stays in that tier alone.
     """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if item.get_closest_marker("slow") is None:
+        if item.get_closest_marker("slow") is None and item.get_closest_marker("long") is None:
             item.add_marker("slow" if fixtures & SLOW.keys() else "engine" if fixtures & ENGINE.keys() else "unit")
         for name in fixtures & GROUPS.keys():
             item.add_marker(pytest.mark.xdist_group(GROUPS[name]))

@@ -101,7 +101,7 @@ def check(tmp_path_factory: pytest.TempPathFactory, default_family: None) -> Cal
     return verdict
 
 
-@pytest.mark.parametrize("name", ["mixtral_right", "t5_right"])
+@pytest.mark.parametrize("name", ["mixtral_right", pytest.param("t5_right", marks=pytest.mark.long)])
 def test_right_drafts_of_the_review_are_taken(check: Callable[[str], AnalysisVerdict], name: str) -> None:
     verdict = check(name)
     assert verdict.findings == ()
@@ -109,6 +109,7 @@ def test_right_drafts_of_the_review_are_taken(check: Callable[[str], AnalysisVer
     assert verdict.analysis.verification.status == "verified"
 
 
+@pytest.mark.long
 def test_a_draft_without_the_copy_for_heads_wider_than_256_is_refused(check: Callable[[str], AnalysisVerdict]) -> None:
     # use_gqa_in_sdpa(): without a mask, keys and values of wider heads are repeated in line 29 too
     findings = check("phi3_right").findings

@@ -17,7 +17,7 @@ import wrong_drafts
 LLAMA_ATTENTION = "transformers.models.llama.modeling_llama.LlamaAttention"
 
 
-@pytest.mark.parametrize("name", [LINEAR, NORM, MLP, LLAMA_ATTENTION])
+@pytest.mark.parametrize("name", [LINEAR, NORM, MLP, pytest.param(LLAMA_ATTENTION, marks=pytest.mark.long)])
 def test_right_drafts_are_taken_and_wrong_ones_refused(options: Options, name: str, default_family: None) -> None:
     right, *wrong = wrong_drafts.Study(options.results).of(name, number=12, seed=11)
     assert (right.kind, right.refused) == ("right", False)

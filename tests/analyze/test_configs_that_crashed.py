@@ -33,7 +33,10 @@ MINIMAX: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("family", "name", "content"),
-    [("falcon", "FalconForCausalLM", FALCON), ("minimax_m3_vl", "MiniMaxM3VLForCausalLM", MINIMAX)],
+    [
+        ("falcon", "FalconForCausalLM", FALCON),
+        pytest.param("minimax_m3_vl", "MiniMaxM3VLForCausalLM", MINIMAX, marks=pytest.mark.long),
+    ],
 )
 def test_it_is_analysed(
     family: str, name: str, content: dict[str, Any], default_family: None, tmp_path: Path, transformers_tree: Path

@@ -115,7 +115,17 @@ def build(path: str, options: Options) -> torch.nn.Module:
     return model.requires_grad_(False)
 
 
-@pytest.mark.parametrize("family", [pytest.param(f, marks=pytest.mark.xdist_group(f)) for f in FAMILIES])
+LONG = {"mistral", "phi3", "qwen3"}
+"""Families whose layers are much as Llama's."""
+
+
+def in_its_group(family: str) -> Any:
+    """One process analyses a family."""
+    marks = [pytest.mark.xdist_group(family), *([pytest.mark.long] if family in LONG else [])]
+    return pytest.param(family, marks=marks)
+
+
+@pytest.mark.parametrize("family", list(map(in_its_group, FAMILIES)))
 def test_every_class_of_the_family_is_verified(family: str, default_family: None, shared_options: Options) -> None:
     check_family(family, shared_options)
 

@@ -30,7 +30,9 @@ EXPERTS: dict[str, Any] = {
 which PyTorch asks for."""
 
 
-@pytest.mark.parametrize("changed", [{}, EXPERTS], ids=["dense", "experts"])
+@pytest.mark.parametrize(
+    "changed", [pytest.param({}, id="dense", marks=pytest.mark.long), pytest.param(EXPERTS, id="experts")]
+)
 def test_heads_of_two_sizes(
     changed: dict[str, Any], default_family: None, tmp_path: Path, transformers_tree: Path
 ) -> None:

@@ -247,7 +247,10 @@ def test_a_loop_over_tokens(analyse: Analyse, options: Options) -> None:
 @pytest.mark.parametrize(
     ("name", "inputs", "sizes", "shapes"),
     [
-        ("Tagger", "ids: int[batch_size, seq_len]", {"vocab": 90, "dim": 20, "hidden": 12, "tags": 7}, None),
+        pytest.param(
+            *("Tagger", "ids: int[batch_size, seq_len]", {"vocab": 90, "dim": 20, "hidden": 12, "tags": 7}, None),
+            marks=pytest.mark.long,
+        ),
         (
             "Continued",
             "x: float[seq_len, batch_size, dim], state: float[1, batch_size, hidden]",

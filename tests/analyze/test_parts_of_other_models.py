@@ -63,6 +63,7 @@ def test_a_backbone_of_another_config_is_not_the_model_that_runs_by_itself(
     assert execution.is_configured_otherwise(load_class(f"{MODELS}.{part}")) is otherwise
 
 
+@pytest.mark.long
 def test_no_model_is_linked_from_what_another_one_called_otherwise(
     default_family: None, shared_options: Options, tmp_path: Path
 ) -> None:

@@ -154,7 +154,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", ["GRU", "RNN"])
+@pytest.mark.parametrize("name", ["GRU", pytest.param("RNN", marks=pytest.mark.long)])
 def test_recurrent_layers_at_sizes_of_no_derivation(name: str, options: Options) -> None:
     inputs, init = LAYERS[name]
     own = ask(options, inputs, init)
