@@ -142,24 +142,26 @@ def test_a_loop_that_halves_the_tokens_is_refused_with_its_line(options: Options
 MODELS = "transformers.models"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "points"),
     [
         # Blocks of 256: below one, one, one with a rest, several with and without a rest; each token alone on a cache.
-        (
+        pytest.param(
             "minimax.modeling_minimax.MiniMaxLightningAttention",
             [(2, 255, 0), (1, 256, 0), (2, 257, 0), (1, 400, 0), (2, 512, 0), (1, 514, 0), (3, 1281, 0), (2, 3, 270)],
+            marks=pytest.mark.slow,
         ),
         # Chunks of 256, several of them full; one sequence on a cache.
-        (
+        pytest.param(
             "mamba2.modeling_mamba2.Mamba2Mixer",
             [(2, 601, 0), (2, 512, 0), (1, 512, 0), (1, 768, 33), (1, 513, 90), (3, 1300, 5), (1, 1, 300)],
+            marks=pytest.mark.slow,
         ),
         # Chunks of 64 in prefill; a step after more cached tokens than one chunk runs no chunk.
-        (
+        pytest.param(
             "qwen3_next.modeling_qwen3_next.Qwen3NextGatedDeltaNet",
             [(2, 63, 0), (1, 64, 0), (2, 66, 0), (1, 320, 0), (2, 449, 5), (1, 1, 64), (2, 1, 66), (1, 1, 700)],
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -179,7 +181,7 @@ def test_models_that_work_in_chunks(
         assert execution.holds_at(analysis, values) is True, (batch, new, cached)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_length_at_which_an_encoder_takes_another_path_is_an_assumption(
     transformers_tree: Path, tmp_path: Path
 ) -> None:
