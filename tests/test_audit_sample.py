@@ -41,8 +41,13 @@ def test_the_sample_has_300_points() -> None:
     assert sum(SAMPLE.values()) == 300
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLE)
+BLOOM = "bloom.modeling_bloom.BloomForCausalLM"
+"""It takes longest; OPT is much as it is."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == BLOOM else pytest.mark.slow) for name in SAMPLE]
+)
 def test_no_drawn_point_differs(audit: ModuleType, name: str, tmp_path: Path, derivation: None) -> None:
     (subject,) = (one for one in audit.subjects() if one.class_path.endswith(name))
     (row,) = audit.audited([subject], tmp_path, SAMPLE[name], SEED)

@@ -115,8 +115,8 @@ def build(path: str, options: Options) -> torch.nn.Module:
     return model.requires_grad_(False)
 
 
-LONG = {"mistral", "phi3", "qwen3"}
-"""Families whose layers are much as Llama's."""
+LONG = {"deepseek_v3", "mistral", "mixtral", "phi3", "qwen3", "whisper"}
+"""Families that are much as another one, or as one of `SMALL`."""
 
 
 def in_its_group(family: str) -> Any:

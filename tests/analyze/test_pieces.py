@@ -149,7 +149,7 @@ MODELS = "transformers.models"
         pytest.param(
             "minimax.modeling_minimax.MiniMaxLightningAttention",
             [(2, 255, 0), (1, 256, 0), (2, 257, 0), (1, 400, 0), (2, 512, 0), (1, 514, 0), (3, 1281, 0), (2, 3, 270)],
-            marks=pytest.mark.slow,
+            marks=pytest.mark.long,
         ),
         # Chunks of 256, several of them full; one sequence on a cache.
         pytest.param(
