@@ -15,7 +15,8 @@ PARTS = {
     "fla": {"attention": "ParallelAttentionFunction"},
     # The way that its README names first of its "Getting Started", and most often.
     "liger": {"library entry": "AutoLigerKernelForCausalLM"},
-    "mlx": {"runtime loop": "_generate", "KV cache": "KVCache", "attention": "Attention"},
+    # ``while True`` around ``BatchGenerator._next``, which steps a batch; a server's loop lies above it.
+    "mlx": {"runtime loop": "next_generated", "KV cache": "KVCache", "attention": "Attention"},
     # Its many event loops are equals to reading: which of them is named first is not held here.
     "sglang": {},
 }
