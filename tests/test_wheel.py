@@ -124,6 +124,7 @@ def test_the_first_commands(engine: Environment) -> None:
     assert f"results: {results}\n" in engine.lmp("verify", "torch.nn.Linear").stderr
 
 
+@pytest.mark.long
 def test_the_base_package_reads_what_the_whole_one_made(base: Environment, engine: Environment) -> None:
     engine.lmp("expand", "--model-id", MODEL, "--quiet")
     point = ("--model-id", MODEL, "--batch-size", "2", "--seq-len", "16", "--json", "--quiet")
