@@ -36,8 +36,6 @@ ROLES = (
 """What a method of a cache does, by its verb; the first that fits."""
 COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
 """Names of what tells how much is free or taken."""
-HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
-"""Verbs of an allocator."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
 """The same, as whole words: ``evictable`` tells and takes nothing."""
 LENDERS = frozenset(["block", "page", "slot", "allocator"])
@@ -66,7 +64,6 @@ RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
 BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
 KEEPS = "keeps a cache"
-CALLED = ("forward", "__call__")
 SHORT = 5
 """Lines of a function that does one thing."""
 USES = 2

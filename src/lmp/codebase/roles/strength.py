@@ -7,6 +7,7 @@ counts against it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from dataclasses import replace
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import HANDS, SHORT
+from lmp.codebase.roles.cache import SHORT
 from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -34,6 +35,8 @@ MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
 CLASS = 4
 """What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
+HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
+"""Verbs of an allocator."""
 Thing = Function | Class | Kernel
 RoleOf = Callable[[str, Thing], str]
 
