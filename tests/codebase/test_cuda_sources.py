@@ -185,3 +185,29 @@ def test_a_specialization_is_named_without_its_arguments() -> None:
 def test_a_metal_kernel_whose_name_is_put_together_has_its_first_piece(read: Read) -> None:
     text = 'import mlx.core as mx\ndef make(n):\n    return mx.fast.metal_kernel(name="rows" if n else f"rows_{n}")\n'
     assert [(each.name, each.place.line) for each in read({"a.py": text}).kernels] == [("rows", 3)]
+
+
+def test_a_kernel_that_a_function_chooses_and_constants_of_the_file(cuda: Callable[[str], RepoFacts]) -> None:
+    facts = cuda(
+        """
+        const int THREADS = 32;
+        template <bool fast> __global__ void scale(float* x) {}
+        __global__ void copy(float* x) {}
+        typedef void (*picked)(float*);
+        picked pick(bool fast, bool plain) {
+          if (plain) return copy;
+          if (fast) return scale<true>;
+          return &scale<false>;
+        }
+        void run(float* x) {
+          const int rows = 2;
+          dim3 threads(THREADS, 4, 1);
+          picked kernel = pick(true, false);
+          kernel<<<rows, threads>>>(x);
+        }
+        """
+    )
+    # Line 15 starts what `pick` returns; `rows` is a value of one call, which is no size of the file.
+    started = sorted((launch.kernel, launch.place.line, launch.values["block"]) for launch in facts.launches)
+    assert started == [("copy", 15, "(32, 4, 1)"), ("scale", 15, "(32, 4, 1)")]
+    assert [(name, value) for name, value, _ in facts.macros] == [("THREADS", "32")]

@@ -13,7 +13,20 @@ BLANKED = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
+OPENED = re.compile(
+    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*(?:<[\w\s,:*&]{0,200}>\s*)?\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
+)
+KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
 OPENING = {"(": ")", "{": "}", "[": "]"}
+
+
+@dataclass(frozen=True)
+class Body:
+    """What stands between the braces of a function."""
+
+    name: str
+    start: int
+    end: int
 
 
 @dataclass
@@ -34,6 +47,23 @@ class Code:
     def starts(self) -> list[int]:
         """Where each line begins."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
+    @cached_property
+    def bodies(self) -> list[Body]:
+        """Of what looks like a function, with parameters and a brace, to where that is closed; outer ones first."""
+        named = {match.end() - 1: match[1] for match in OPENED.finditer(self.bare) if match[1] not in KEYWORDS}
+        found: list[Body] = []
+        opened: list[int] = []
+        for match in re.finditer(r"[{}]", self.bare):
+            if match[0] == "{":
+                opened.append(match.start())
+            elif opened and (start := opened.pop()) in named:
+                found.append(Body(named[start], start, match.start()))
+        return sorted(found, key=lambda body: body.start)
+
+    def around(self, at: int) -> str:
+        """The innermost function around a place; empty where there is none."""
+        return next((body.name for body in reversed(self.bodies) if body.start < at < body.end), "")
 
     def line(self, at: int) -> int:
         return bisect_right(self.starts, at)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from lmp.codebase.cpp_text import Code, without_comments
 from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
@@ -16,18 +15,15 @@ from lmp.codebase.launches import LONGEST, Candidate
 
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(\([^)\n]*\))?[ \t]*((?:[^\n\\]|\\.|\\\n)*)", re.MULTILINE)
 SIZE = re.compile(r"[\w\s()+\-*/<>%]*\d[\w\s()+\-*/<>%]*")
-CONSTEXPR = re.compile(
-    r"\bconstexpr\s+(?:static\s+|inline\s+)*(?:const\s+)?(?:unsigned\s+|std::)*"
+CONSTANT = re.compile(
+    r"\b(constexpr|const)\s+(?:static\s+|inline\s+)*(?:const\s+)?(?:unsigned\s+|std::)*"
     r"(?:int|long|auto|unsigned|short|u?int(?:8|16|32|64)_t|size_t)\s+(\w+)\s*(?:=\s*([^;{}]+)|\{([^;{}]+)\})\s*;"
 )
 LAUNCH_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
 NAME_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*$")
 CALLEE = re.compile(r"((?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*)\s*$")
 RUNTIME = re.compile(r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL)\s*\(")
-OPENED = re.compile(
-    r"\b((?:\w+::)*[A-Za-z_]\w*)\s*(?:<[\w\s,:*&]{0,200}>\s*)?\([^;{}]{0,2000}\)\s*(?:const\s*|noexcept\s*|override\s*)*\{",
-)
-KEYWORDS = ("if", "for", "while", "switch", "catch", "constexpr")
+RETURNED = re.compile(r"\breturn\s+&?\s*(?:\w+\s*::\s*)*([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*;")
 LONGEST_SIZE = 200
 GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
 
@@ -152,15 +148,14 @@ def launches(file: str, code: Code) -> list[Candidate]:
     """
     if "<<<" not in code.code and "LaunchKernel" not in code.code and "LaunchCooperative" not in code.code:
         return []
-    bodies = _bodies(code)
     known: dict[str, set[str]] = {}
     for size, value, _ in sizes(file, code):
         known.setdefault(size, set()).add(value)
-    found = [*_brackets(file, code, bodies, known), *_runtime(file, code, bodies, known)]
+    found = [*_brackets(file, code, known), *_runtime(file, code, known)]
     return sorted(found, key=lambda each: each.place.line)
 
 
-def _brackets(file: str, code: Code, bodies: list[_Body], known: Mapping[str, set[str]]) -> Iterator[Candidate]:
+def _brackets(file: str, code: Code, known: Mapping[str, set[str]]) -> Iterator[Candidate]:
     for match in re.finditer("<<<", code.bare):
         end = code.bare.find(">>>", match.end())
         name = _callee(code, match.start())
@@ -168,7 +163,7 @@ def _brackets(file: str, code: Code, bodies: list[_Body], known: Mapping[str, se
             continue
         settings = code.arguments(match.end(), end)
         values = dict(zip(("block", "shared"), settings[1:3], strict=False))
-        yield _candidate(file, code, bodies, known, name, settings[0], values)
+        yield _candidate(file, code, known, name, settings[0], values)
 
 
 def _callee(code: Code, at: int) -> tuple[str, int] | None:
@@ -187,7 +182,7 @@ def _callee(code: Code, at: int) -> tuple[str, int] | None:
     return (match[1], base + match.start(1)) if match else None
 
 
-def _runtime(file: str, code: Code, bodies: list[_Body], known: Mapping[str, set[str]]) -> Iterator[Candidate]:
+def _runtime(file: str, code: Code, known: Mapping[str, set[str]]) -> Iterator[Candidate]:
     for match in RUNTIME.finditer(code.bare):
         closing = code.closing(match.end() - 1)
         given = code.arguments(match.end(), closing) if closing > 0 else []
@@ -199,13 +194,12 @@ def _runtime(file: str, code: Code, bodies: list[_Body], known: Mapping[str, set
             continue
         grid = given[1] if at == 0 and len(given) > 2 else ""
         values = {"block": given[2]} if at == 0 and len(given) > 2 else {}
-        yield _candidate(file, code, bodies, known, (name[1], match.start()), grid, values)
+        yield _candidate(file, code, known, (name[1], match.start()), grid, values)
 
 
 def _candidate(
     file: str,
     code: Code,
-    bodies: list[_Body],
     known: Mapping[str, set[str]],
     name: tuple[str, int],
     grid: str,
@@ -213,11 +207,11 @@ def _candidate(
 ) -> Candidate:
     last = re.split(r"\s*::\s*", name[0])[-1]
     # A lambda or a macro with a block may stand around it: its sizes are set in the outermost function.
-    start = next((body.start for body in bodies if body.start < name[1] < body.end), name[1])
+    start = next((body.start for body in code.bodies if body.start < name[1] < body.end), name[1])
     kept = {key: _sized(code, start, name[1], value, known)[:LONGEST] for key, value in values.items()}
     # A variable is no kernel of its name, which other files may have.
     names = tuple(_variable(code, last, name[1]) or [last])
-    place, inside = Place(file, code.line(name[1])), _around(bodies, name[1])
+    place, inside = Place(file, code.line(name[1])), code.around(name[1])
     grid = _sized(code, start, name[1], grid, known)[:LONGEST]
     return Candidate(names, ("",) * len(names), last, place, inside, grid, kept, True)
 
@@ -246,39 +240,21 @@ def _number(name: str, known: Mapping[str, set[str]]) -> str:
 
 
 def _variable(code: Code, name: str, at: int) -> list[str]:
-    """``auto kernel = &one<float>;``, looked for in the 4,000 characters before."""
+    """``auto kernel = &one<float>;``, looked for in the 4,000 characters before. Of a function that chooses the kernel
+    all that it returns."""
     before = code.bare[max(0, at - 4000) : at]
     found = re.findall(rf"\b{re.escape(name)}\s*=\s*&?\s*((?:\w+::)*[A-Za-z_]\w*)", before)
-    return [each.rpartition("::")[2] for each in found[-1:]]
-
-
-@dataclass(frozen=True)
-class _Body:
-    name: str
-    start: int
-    end: int
-
-
-def _bodies(code: Code) -> list[_Body]:
-    """What looks like a function: a name with parameters and a brace, to where that is closed; the outer ones first."""
-    named = {match.end() - 1: match[1] for match in OPENED.finditer(code.bare) if match[1] not in KEYWORDS}
-    found: list[_Body] = []
-    opened: list[int] = []
-    for match in re.finditer(r"[{}]", code.bare):
-        if match[0] == "{":
-            opened.append(match.start())
-        elif opened and (start := opened.pop()) in named:
-            found.append(_Body(named[start], start, match.start()))
-    return sorted(found, key=lambda body: body.start)
-
-
-def _around(bodies: list[_Body], at: int) -> str:
-    """The innermost function around a place; empty where there is none."""
-    return next((body.name for body in reversed(bodies) if body.start < at < body.end), "")
+    for each in found[-1:]:
+        value = each.rpartition("::")[2]
+        chosen = [code.bare[body.start : body.end] for body in code.bodies if body.name == value]
+        returned = (RETURNED.findall(body) for body in chosen)
+        return list(dict.fromkeys(name for names in returned for name in names)) or [value]
+    return []
 
 
 def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:
-    """Whole numbers and what is made of them, with a name: ``#define BLOCK 128``, ``constexpr int kWarps = 8;``."""
+    """Whole numbers and what is made of them, with a name: ``#define BLOCK 128``, ``constexpr int kWarps = 8;``, and
+    ``const int THREADS = 32;`` outside of functions."""
     found = []
     for match in DEFINE.finditer(code.code):
         value = without_comments(code.text[match.start(3) : match.end(3)].replace("\\\n", " "))
@@ -289,10 +265,13 @@ def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:
             and not re.fullmatch(r"[A-Za-z_]\w*", value)
         ):
             found.append((match[1], value, Place(file, code.line(match.start(1)))))
-    for match in CONSTEXPR.finditer(code.bare):
-        value = without_comments(code.text[match.start(2) : match.end(2)] if match[2] else match[3])
+    for match in CONSTANT.finditer(code.bare):
+        if match[1] == "const" and code.around(match.start()):
+            # Inside of a function it is a value of one call.
+            continue
+        value = without_comments(code.text[match.start(3) : match.end(3)] if match[3] else match[4])
         if len(value) <= LONGEST_SIZE and SIZE.fullmatch(value):
-            found.append((match[1], value, Place(file, code.line(match.start(1)))))
+            found.append((match[2], value, Place(file, code.line(match.start(2)))))
     return sorted(found, key=lambda each: each[2].line)
 
 

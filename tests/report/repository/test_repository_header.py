@@ -11,6 +11,7 @@ from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import Document
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.header import address, commit
+from lmp.report.repository.readme import quotes
 
 SHA, OTHER = "0123456789abcdef0123456789abcdef01234567", "f" * 40
 
@@ -67,3 +68,12 @@ def test_no_credential_of_a_remote_is_shown(tmp_path: Path) -> None:
     config = '[core]\n\tbare = false\n[remote "origin"]\n\turl = https://someone:hidden@example.org/team/x.git\n'
     root = written(tmp_path / "x", {"a.py": "y = 1\n", ".git/HEAD": SHA, ".git/config": config})
     assert _said(root)[1] == "`https://example.org/team/x.git`"
+
+
+def test_a_summary_that_setup_does_not_state_is_no_purpose(tmp_path: Path) -> None:
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.1\nName: net\nSummary: UNKNOWN\n",
+        "README.md": "# net\n\nIt draws the tokens of small models with kernels of its own.\n",
+    }
+    base = CodeBase(read(written(tmp_path, files)), tmp_path)
+    assert [each.text for each in quotes(base)] == ["It draws the tokens of small models with kernels of its own."]

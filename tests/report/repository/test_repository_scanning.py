@@ -12,6 +12,10 @@ try:
     import fast
 except ImportError:
     fast = None
+try:
+    import faster
+except:
+    pass
 
 
 @REGISTRY.register("a")
@@ -67,18 +71,23 @@ def test_imports_are_absolute() -> None:
 
 def test_notes() -> None:
     assert _notes("todo") == [Note("todo", _at("# TODO"), "Thing.run", "TODO: one more mode")]
-    odd = Note("not implemented", _at("odd modes"), "Thing.run", "odd modes are not there", about="mode == 'odd'")
+    odd = Note("not implemented", _at("odd modes"), "Thing.run", "odd modes are not there")
     assert _notes("not implemented") == [odd]
     assert _notes("swallowed") == [
-        Note("swallowed", _at("except Exception:"), "Thing.run", "Exception", "pass", "go()")
+        Note("swallowed", _at("except:"), "", "everything", "pass", "import faster"),
+        Note("swallowed", _at("except Exception:"), "Thing.run", "Exception", "pass", "go()"),
     ]
-    assert _notes("optional") == [Note("optional", _at("import fast"), "", "fast", "fast = None")]
+    # An `except` alone catches a failed import too.
+    assert _notes("optional") == [
+        Note("optional", _at("import faster") - 4, "", "fast", "fast = None"),
+        Note("optional", _at("import faster"), "", "faster", "pass"),
+    ]
     assert _notes("deprecated") == [Note("deprecated", _at("warnings.warn"), "", "old() is deprecated, use new()")]
     assert _notes("requires") == [Note("requires", _at("assert torch"), "", "torch.cuda.is_available()", "needs CUDA")]
     assert _notes("abstract") == [Note("abstract", _at("class Thing"), "", "Thing", "must")]
     # register_buffer is torch's, and no registry.
     assert [(note.line, note.symbol, note.text) for note in _notes("registration")] == [
-        (9, "Thing", "REGISTRY.register")
+        (_at("@REG"), "Thing", "REGISTRY.register")
     ]
 
 

@@ -55,7 +55,8 @@ def summary(base: CodeBase) -> Quote | None:
     """The package's own one line, else the first sentence of its README."""
     for file, text in metadata(base):
         found = re.search(r"^Summary: *(.+)$", text, re.MULTILINE)
-        if found:
+        # setuptools writes UNKNOWN for what its setup does not state.
+        if found and found[1].strip() != "UNKNOWN":
             return Quote(found[1].strip(), Place(file, text[: found.start()].count("\n") + 1))
     for file in ("pyproject.toml", "setup.cfg", "setup.py", "Cargo.toml"):
         text = (base.text(file) if file in base.files else None) or ""

@@ -103,7 +103,6 @@ class _Scan:
     imports: list[Import] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
-    conditions: dict[ast.stmt, str] = field(default_factory=dict)
     """A raise -> when it is reached."""
     imported: dict[str, str] = field(default_factory=dict)
     """Name -> what it was imported as, dotted."""
@@ -203,15 +202,10 @@ class _Scan:
 
     def check(self, node: ast.If, where: _Where) -> None:
         """``if capability < 9: raise …``."""
-        if not any(isinstance(each, ast.Raise) for each in (*node.body, *node.orelse)):
-            return
-        test = ast.unparse(node.test)
-        self.conditions.update((each, test) for each in node.body if isinstance(each, ast.Raise))
-        otherwise = f"else of: {test}"
-        self.conditions.update((each, otherwise) for each in node.orelse if isinstance(each, ast.Raise))
         raises = next((each for each in node.body if isinstance(each, ast.Raise)), None)
         if raises is None or raises.exc is None:
             return
+        test = ast.unparse(node.test)
         message = _message(raises.exc)
         if _HARDWARE.search(test) and message:
             self.note("requires", raises, where, test, message, "raises")
@@ -226,7 +220,7 @@ class _Scan:
             return
         called = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         if isinstance(called, ast.Name) and called.id == "NotImplementedError":
-            self.note("not implemented", node, where, _message(node.exc), about=self.conditions.get(node, ""))
+            self.note("not implemented", node, where, _message(node.exc))
 
     def call(self, node: ast.expr | None, where: _Where) -> None:
         node = node.value if isinstance(node, (ast.Await, ast.YieldFrom)) else node
@@ -292,9 +286,10 @@ class _Scan:
     def attempt(self, node: ast.Try, where: _Where) -> None:
         for handler in node.handlers:
             caught = [] if handler.type is None else [_name(each) for each in _types(handler.type)]
-            if handler.type is None or _BROAD & set(caught):
+            everything = handler.type is None or bool(_BROAD & set(caught))
+            if everything:
                 self.broad(node, handler, where)
-            if {"ImportError", "ModuleNotFoundError"} & set(caught) or (_BROAD & set(caught)):
+            if everything or {"ImportError", "ModuleNotFoundError"} & set(caught):
                 self.optional(node, handler, where)
             self.block(handler.body, where)
         self.block(node.body, where)

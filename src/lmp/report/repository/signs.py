@@ -41,7 +41,7 @@ class Import:
 class Note:
     """Something of note at a line. What ``text``, ``detail`` and ``about`` are depends on the kind:
 
-    todo the comment · not implemented the message, and (about) when · requires the condition, the message, and (about)
+    todo the comment · not implemented the message · requires the condition, the message, and (about)
     "raises" where it is an error if the condition holds · deprecated and warning the message · swallowed what is
     caught, what is done then, and (about) what was tried · optional the package, and what stands in for it ·
     registration the registry, and what is registered · compiled the call, decorator or base, and (about)
