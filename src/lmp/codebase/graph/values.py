@@ -11,6 +11,8 @@ from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
 """Names that are followed from one expression."""
+TOO_DEEP = -1
+"""In the place of a name that cuts short what leads back to it: the limit of depth."""
 MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
@@ -115,12 +117,14 @@ class Evaluator:
         self.modules = Modules(graphs, of_other_packages(imported))
         self.subclasses: dict[Class, list[Class]] = {}
         self._memo: dict[tuple[object, Chain], Values] = {}
-        self._busy: set[tuple[object, Chain]] = set()
+        self._busy: dict[tuple[object, Chain], int] = {}
+        self._kept: dict[tuple[object, Chain], tuple[int, frozenset[int], Values]] = {}
+        self._until: dict[int, list[tuple[object, Chain]]] = {}
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
-        self._cut = 0
+        self._cuts: set[int] = set()
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
                 # A method that is written outside of its class.
@@ -148,6 +152,7 @@ class Evaluator:
                     named = [part for part in chain if isinstance(part, str)]
                     self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
         self._memo.clear()
+        self._kept.clear()
         for graph in graphs.values():
             for held in graph.held:
                 for value in self._name(held.function, graph.file, held.name, 0):
@@ -157,6 +162,7 @@ class Evaluator:
                         if value.of.file == graph.file:
                             value.of.lines.setdefault(held.attribute, held.line)
         self._memo.clear()
+        self._kept.clear()
         for graph in graphs.values():
             for each in graph.every_class:
                 for name, given in each.attributes.items():
@@ -250,20 +256,35 @@ class Evaluator:
         return tuple(found)
 
     def chain(self, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
+        """What a chain of names and calls may stand for.
+
+        Names may lead in a circle. What was worked out inside of one lacks what the circle still gives: it is kept
+        only until the names that cut it short are known themselves, and only for places as deep as its own.
+        """
         key = (context or file, chain)
         if key in self._memo:
             return self._memo[key]
         if key in self._busy or depth > DEEPEST:
-            self._cut += 1
+            self._cuts.add(self._busy.get(key, TOO_DEEP))
             return ()
-        self._busy.add(key)
-        before = self._cut
+        if key in self._kept and self._kept[key][0] <= depth:
+            self._cuts |= self._kept[key][1]
+            return self._kept[key][2]
+        place = self._busy[key] = len(self._busy)
+        around, self._cuts = self._cuts, set()
         try:
             found = self._chain(context, file, chain, depth)
         finally:
-            self._busy.discard(key)
-        if self._cut == before or depth == 0:
+            del self._busy[key]
+            cuts = frozenset(self._cuts - {place})
+            self._cuts = around | cuts
+            for each in self._until.pop(place, ()):
+                self._kept.pop(each, None)
+        if not cuts or not place:
             self._memo[key] = found
+        else:
+            self._kept[key] = depth, cuts, found
+            self._until.setdefault(max(cuts), []).append(key)
         return found
 
     def scoped(self, owner: Class | None, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
@@ -534,7 +555,7 @@ class Evaluator:
         if graph is None:
             return ()
         if depth > DEEPEST + 4:
-            self._cut += 1
+            self._cuts.add(TOO_DEEP)
             return ()
         if name in graph.classes:
             return (ClassValue(graph.classes[name]),)
@@ -608,7 +629,7 @@ class Evaluator:
                     break
         else:
             # What is not known here may be known where fewer names lead there.
-            self._cut += 1
+            self._cuts.add(TOO_DEEP)
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
