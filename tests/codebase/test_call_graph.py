@@ -342,8 +342,8 @@ def test_a_queue_that_is_handed_to_two_processes_under_two_names_leads_from_one_
 def test_names_that_lead_in_circles_are_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten names that each may be any other: a way through all of them visits one of 10 * 9 * 8 * ... orders.
 
-    What is kept while the names around it are open leaves a set of open names for each name: 10 * 2 ** 9 at most, each
-    with its three pieces (the name, what calling it gives, what is returned).
+    What is kept while the names around it are open leaves one visit for each name and set of open names: 10 * 2 ** 9
+    at most, each of the chains `self` and `self.n`, and three times that with the constructor's and the call's own.
     """
     looked = 0
     plain = Evaluator._chain
@@ -356,14 +356,7 @@ def test_names_that_lead_in_circles_are_worked_out_once(tmp_path: Path, monkeypa
     monkeypatch.setattr(Evaluator, "_chain", counted)
     names = [f"n{number}" for number in range(10)]
     kept = [f"        self.{one} = {' or '.join(f'self.{each}' for each in names if each != one)}" for one in names]
-    made = "
-".join(["    def __init__(self):", "        self.n0 = A()", *kept])
-    text = f"{A}
-class Net:
-{made}
-
-    def go(self):
-        self.n9.run()
-"
+    made = "\n".join(["    def __init__(self):", "        self.n0 = A()", *kept])
+    text = f"{A}\nclass Net:\n{made}\n\n    def go(self):\n        self.n9.run()\n"
     assert ("Net.go", "A.run") in edges(tmp_path, net=text)
     assert looked < 10 * 2**9 * 3
