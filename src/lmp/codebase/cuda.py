@@ -106,13 +106,13 @@ def _kernel(file: str, code: Code, match: re.Match[str], bounds: str) -> tuple[i
         name[1],
         Place(file, code.line(name.start(1))),
         code.line(end if end > 0 else closing),
-        parameters=tuple(_parameter(each) for each in code.arguments(opening + 1, closing) if each),
+        parameters=tuple(parameter_name(each) for each in code.arguments(opening + 1, closing) if each),
         constexprs=_template(code, match.start()),
         launch_bounds=_bounds(code.text[match.start() : opening]) or bounds,
     )
 
 
-def _parameter(written: str) -> str:
+def parameter_name(written: str) -> str:
     """The name of ``const T* __restrict__ x``."""
     name = re.search(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?\s*(?:=.*)?$", written)
     return name[1] if name else written
@@ -129,7 +129,7 @@ def _template(code: Code, at: int) -> tuple[str, ...]:
         return ()
     inner = Code(before[start:-1]).arguments(0, len(before) - 1 - start)
     values = (each for each in inner if not re.match(r"(?:typename|class)\b", each))
-    return tuple(_parameter(each) for each in values if each)
+    return tuple(parameter_name(each) for each in values if each)
 
 
 def _template_start(before: str) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from small_repository import Reported, implementation, written
 
@@ -88,7 +90,7 @@ def test_memory_by_kernel(report: Reported) -> None:
 
 def test_what_may_bound_a_kernel(report: Reported) -> None:
     text = report.section("8.3 Bottleneck Analysis")
-    assert "neither multiply nor sum: `ops/scale.cu:5` (`add_kernel`)." in text
+    assert "take no sums of products: `ops/scale.cu:5` (`add_kernel`)." in text
     assert "they sum, without tensor cores: `ops/scale.cu:10` (`mv_kernel`)." in text
 
 
@@ -104,3 +106,27 @@ def test_a_launch_by_a_specialisation_with_its_sizes(report: Reported) -> None:
 
 def test_the_review_finds_nothing(report: Reported) -> None:
     assert [finding.message for finding in report.review.findings] == []
+
+
+def test_a_kernel_is_judged_by_what_it_calls_too(tmp_path: Path) -> None:
+    text = """__device__ float product(const float* w, const float* x, int n) {
+  float sum = 0;
+  for (int j = 0; j < n; ++j) sum += w[j] * x[j];
+  return sum;
+}
+
+__global__ void mv_kernel(const float* w, const float* x, float* y, int n) {
+  y[blockIdx.x] = product(w, x, n);
+}
+
+void run(
+    // shape (n, n)
+    const float* w,
+    const float* x, float* y, int n) {
+  mv_kernel<<<n, 1>>>(w, x, y, n);
+}
+"""
+    found = implementation(written(tmp_path / "mv", {"mv.cu": text})).text
+    assert "Either, by the sizes:** they sum, without tensor cores: `mv.cu:7` (`mv_kernel`)." in found
+    assert "take no sums of products" in found
+    assert "take no sums of products: `mv.cu:7`" not in found

@@ -389,3 +389,11 @@ def serve(port):
     # Which variables its own code reads depends on who calls, which nobody does here.
     assert "names that are worked out where they are read" in found.section("Configuration surface (how to control it)")
     assert "- Execution model: no tensor framework is imported." in found.text
+
+
+def test_tensorflow_that_is_switched_to_graphs_does_not_run_eagerly(tmp_path: Path) -> None:
+    source = "import tensorflow as tf\ntf.compat.v1.disable_eager_execution()\n\ndef run(one, op):\n    one.run(op)\n"
+    found = reported(written(tmp_path / "net", {"net/run.py": source}))
+    (line,) = (each for each in found.text.split("\n") if each.startswith("- Execution model"))
+    assert "built as a graph, which sessions run: `tf.compat.v1.disable_eager_execution()` at `net/run.py:2`" in line
+    assert "eagerly" not in line

@@ -229,7 +229,8 @@ def _interface(study: Study, function: Function, qualname: str) -> list[Line]:
     node = function_at(study.base, Place(function.file, function.line))
     given = parameters(node) if node is not None else list(function.params)
     made = returned(node) if node is not None else []
-    items: list[Line] = [sentence("INPUTS: ", joined([code(each, 60) for each in given[:16]]) or "none")]
+    more = [f" and {len(given) - 16} more"] if len(given) > 16 else []
+    items: list[Line] = [sentence("INPUTS: ", *(joined([code(each, 60) for each in given[:16]]) or ["none"]), *more)]
     items.append(sentence("OUTPUTS: ", joined([code(each, 60) for each in made[:4]]) or "nothing is returned"))
     maker = study.base.methods.get((function.file, f"{qualname}.__init__"))
     built = function_at(study.base, maker.place) if maker is not None else None

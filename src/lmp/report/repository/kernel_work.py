@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lmp.codebase.cpp_text import Code
-from lmp.codebase.facts import Kernel
+from lmp.codebase.facts import Definition, Kernel, Place
 from lmp.report.document.parts import Block, Fence, Inline
 from lmp.report.repository.code_base import CodeBase
 
@@ -73,6 +73,9 @@ TILED = frozenset(["triton", "tilelang", "cutile", "pallas"])
 """Languages whose compiler places tiles in shared memory itself."""
 SEARCHED = {"cuda": "subscripts of pointers, calls that load or store", "metal": "subscripts of pointers"}
 _DECLARED = re.compile(r"(?:\*|\bauto\b)[\w\s]*?\b(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>[^;{}]*);")
+_CALL = re.compile(r"\b([A-Za-z_]\w*)\s*(?:<[^;{}()]{0,200}>)?\s*\(")
+MOST_CALLED = 60
+"""Functions that are looked into for one kernel."""
 _UPDATE = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
 
 
@@ -80,21 +83,55 @@ _UPDATE = re.compile(r"\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)")
 class Work:
     counts: dict[str, int]
     """How often each stands in the kernel's lines."""
+    called: frozenset[str] = frozenset()
+    """What stands in the functions that it calls."""
+
+    @property
+    def does(self) -> set[str]:
+        return self.counts.keys() | self.called
 
 
 def work_of(base: CodeBase, kernel: Kernel) -> Work:
-    """Counted on the kernel's own lines; what it calls is not gone into."""
-    lines = base.lines(kernel.place.file)[kernel.place.line - 1 : kernel.end]
-    native = kernel.language in SEARCHED
-    text = Code("\n".join(lines)).bare if native else "\n".join(re.sub(r"#.*", "", line) for line in lines)
+    """Counted on the kernel's own lines; of what it calls it is only told what is done there."""
+    text = _bare(base, kernel, kernel.place, kernel.end)
+    found = _counted(kernel, text)
+    if kernel.language in SEARCHED:
+        found.update(accesses(text))
+    order = dict.fromkeys([LOAD, STORE, *LANGUAGES.get(kernel.language, ())])
+    called = [each for each in _called(base, kernel, text) if each.place != kernel.place]
+    done = [_counted(kernel, _bare(base, kernel, each.place, each.end)) for each in called]
+    return Work({name: found[name] for name in order if found[name]}, frozenset(n for each in done for n in +each))
+
+
+def _bare(base: CodeBase, kernel: Kernel, place: Place, end: int) -> str:
+    lines = base.lines(place.file)[place.line - 1 : end]
+    if kernel.language in SEARCHED:
+        return Code("\n".join(lines)).bare
+    return "\n".join(re.sub(r"#.*", "", line) for line in lines)
+
+
+def _counted(kernel: Kernel, text: str) -> Counter[str]:
     patterns = LANGUAGES.get(kernel.language, {})
     found = Counter({name: len(re.findall(pattern, text)) for name, pattern in patterns.items()})
     emptied = re.sub(r"\[[^\[\]]*\]|(?<=load)\([^()]*\)", "[]", text)
     found[SUMS] = len(re.findall(patterns[SUMS], emptied)) if SUMS in patterns else 0
-    if native:
-        found.update(accesses(text))
-    order = dict.fromkeys([LOAD, STORE, *patterns])
-    return Work({name: found[name] for name in order if found[name]})
+    return found
+
+
+def _called(base: CodeBase, kernel: Kernel, text: str) -> Iterator[Definition]:
+    """The functions of the code base that a kernel's text calls, and those that these call, by their names: those of
+    its own file first, others where one file alone has the name."""
+    seen: set[str] = {kernel.name}
+    waiting = [text]
+    while waiting and len(seen) < MOST_CALLED:
+        for name in dict.fromkeys(_CALL.findall(waiting.pop())):
+            named = [each for each in base.by_name.get(name, ()) if each.kind != "class"]
+            here = [each for each in named if each.place.file == kernel.place.file] or named
+            if name in seen or len({each.place.file for each in here}) != 1:
+                continue
+            seen.add(name)
+            yield from here
+            waiting += [_bare(base, kernel, each.place, each.end) for each in here]
 
 
 def accesses(text: str) -> Counter[str]:

@@ -24,9 +24,9 @@ class Matter:
 
 
 KV_CACHE = (
-    Matter("Layout/data structures", "kv_cache", ("layout",)),
+    Matter("Layout/data structures", "kv_cache", ("layout", "allocate")),
     Matter("Update path (append, swap, evict)", "kv_cache", ("update", "swap", "evict", "free")),
-    Matter("Paging / block tables (if any)", "kv_cache", ("paging", "allocate")),
+    Matter("Paging / block tables (if any)", "kv_cache", ("paging",)),
     Matter(
         "Memory accounting",
         "kv_cache",

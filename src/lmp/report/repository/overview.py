@@ -44,7 +44,10 @@ FRAMEWORKS = {
     "tensorrt": "TensorRT",
 }
 CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
+SESSIONS = r"\.disable_(?:eager_execution|v2_behavior)\b"
+"""What switches TensorFlow back to graphs."""
 COMPILED = (
+    ("built as a graph, which sessions run", SESSIONS),
     ("kept out of compilation", r"^[\w.]*disable\b"),
     ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
 )
@@ -300,7 +303,12 @@ def _is_tile(taken: Import) -> bool:
 
 def _model_of_execution(study: Study) -> list[Inline]:
     """What the frameworks do by themselves, where a lazy one is made to work, and what the code compiles."""
-    told: list[list[Inline]] = [[words] for name, words in BY_ITSELF.items() if name in study.base.packages_used]
+    graphs = any(re.search(SESSIONS, note.text) for _, note in study.base.notes("compiled"))
+    told: list[list[Inline]] = [
+        [words]
+        for name, words in BY_ITSELF.items()
+        if name in study.base.packages_used and not (graphs and name == "tensorflow")
+    ]
     if not FRAMEWORKS.keys() & study.base.packages_used.keys() and not any(study.base.notes("compiled")):
         return ["no tensor framework is imported"]
     evaluated = list(study.base.notes("evaluated"))

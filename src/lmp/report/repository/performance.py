@@ -65,28 +65,26 @@ def performance(study: Study) -> Section:
 
 
 def _bounds(worked: Sequence[tuple[Kernel, Work]]) -> Iterator[Line]:
-    """Candidates by what stands in kernels' own lines. What sums may be bound by either."""
-    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if PRODUCT in work.counts]
+    """Candidates by what stands in kernels and in what they call. What sums may be bound by either."""
+    compute = [pointer(kernel.place, kernel.name) for kernel, work in worked if PRODUCT in work.does]
     scalar = [
-        pointer(kernel.place, kernel.name)
-        for kernel, work in worked
-        if SUMS in work.counts and PRODUCT not in work.counts
+        pointer(kernel.place, kernel.name) for kernel, work in worked if SUMS in work.does and PRODUCT not in work.does
     ]
     moving = [
         pointer(kernel.place, kernel.name)
         for kernel, work in worked
-        if {LOAD, STORE, ATOMIC} & work.counts.keys() and not {PRODUCT, SUMS} & work.counts.keys()
+        if {LOAD, STORE, ATOMIC} & work.counts.keys() and not {PRODUCT, SUMS} & work.does
     ]
-    no_products = " none found (searched: products on tensor cores in kernels' own lines)."
+    no_products = " none found (searched: products on tensor cores in kernels and in what they call)."
     title = Bold("Compute Bound:")
     words = " candidates, as they multiply on tensor cores: "
     yield sentence(title, words, *some(compute), ".") if compute else sentence(title, no_products)
     title = Bold("Memory Bound:")
     known = any({LOAD, STORE, ATOMIC} & work.counts.keys() for _, work in worked)
     if moving:
-        yield sentence(title, " candidates, as they move data and neither multiply nor sum: ", *some(moving), ".")
+        yield sentence(title, " candidates, as they move data and take no sums of products: ", *some(moving), ".")
     elif known:
-        yield sentence(title, " none found (searched: kernels that load or store, and neither multiply nor sum).")
+        yield sentence(title, " none found (searched: kernels that load or store, and take no sums of products).")
     else:
         yield sentence(title, " not judged, as no load and no store was found in kernels' own lines.")
     if scalar:

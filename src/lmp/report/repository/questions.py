@@ -54,11 +54,7 @@ def questions(study: Study) -> Iterator[Section]:
         works = at in kernels or (each.place.file, each.qualname) in starting
         return FUSED.search(each.name) is not None or (works and _JOINED.search(each.name) is not None)
 
-    fused = [
-        each
-        for each in study.base.definitions
-        if each.kind != "method" and not ASIDE.search(each.place.file) and is_fused(each)
-    ]
+    fused = [each for each in study.base.definitions if not ASIDE.search(each.place.file) and is_fused(each)]
     fused.sort(
         key=lambda each: (
             (each.place.file, each.place.line) not in kernels,

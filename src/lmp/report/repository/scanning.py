@@ -21,11 +21,14 @@ _COMPILED = re.compile(
     r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*|load)|(?:_dynamo|compiler)\.disable)"
     r"|(?:mx|mlx\.core)\.compile|(?:jax|flax|equinox|eqx|haliax|hax)\.(?:\w+\.)*(?:p?jit|pmap|filter_p?jit|named_p?jit)"
     r"|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
+    r"|(?:tensorflow|tf)\.(?:compat\.v1\.)?disable_(?:eager_execution|v2_behavior)"
 )
 """Full dotted names of what compiles, records, or keeps out of compilation."""
 _EVALUATED = re.compile(r"(?:mx|mlx\.core)\.(?:async_)?eval")
 """Full dotted names of what makes a lazy framework work out its values."""
-_COMPILES = re.compile(r"compile|jit\b|\bjit|CUDAGraph|cuda\.graph|pmap|\.function\b|dynamo|\beval\b|async_eval")
+_COMPILES = re.compile(
+    r"compile|jit\b|\bjit|CUDAGraph|cuda\.graph|pmap|\.function\b|dynamo|\beval\b|async_eval|disable_"
+)
 """What stands in every file that has one of these."""
 _BY_NAME = re.compile(r"import_module|__import__")
 _LOGGING = frozenset(

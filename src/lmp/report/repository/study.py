@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from lmp.codebase.cpp_text import Code
+from lmp.codebase.cuda import parameter_name
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
@@ -429,10 +431,11 @@ class Study:
         node = function_at(self.base, definition.place)
         if node is not None:
             return f"({', '.join(re.split('[:=]', each)[0].strip() for each in parameters(node))})"
-        text = " ".join(self.base.lines(definition.place.file)[definition.place.line - 1 : definition.place.line + 30])
-        found = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)
-        names = [part.split("=")[0].split() for part in (found[1] if found else "").split(",")]
-        return f"({', '.join(each[-1].lstrip('*&') for each in names if each)})"
+        code = Code("\n".join(self.base.lines(definition.place.file)[definition.place.line - 1 : definition.end]))
+        opening = code.bare.find("(")
+        closing = code.closing(opening) if opening >= 0 else -1
+        given = code.arguments(opening + 1, closing) if closing > 0 else []
+        return f"({', '.join(parameter_name(each) for each in given if each)})"
 
 
 def _value_of(flag: str) -> str:
