@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from small_repository import line_of, reported, written
@@ -43,3 +44,40 @@ def test_a_loop_that_draws_counts_where_the_model_is_handed_in(tmp_path: Path) -
     within = next(number for number, line in enumerate(loop) if f"net/pipeline.py:{at}" in line)
     assert loop[within + 1].startswith("      self.model.forward(")
     assert "not resolved: forward of an object that is not known here" in loop[within + 2]
+
+
+DECODER = """import tiktoken
+import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, tokens):
+        scores = torch.softmax(torch.matmul(tokens, tokens.mT), -1)
+        return torch.matmul(scores, tokens)
+
+
+class Decoder:
+    def __init__(self):
+        self.model = Net()
+
+    def sample_token(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+    def generate(self, tokens, count, greedy):
+        for i in range(count):
+            logits = self.model(tokens)
+            if greedy:
+                tokens = logits[-1:]
+            else:
+                tokens = self.sample_token(logits)
+        return tokens
+"""
+
+
+def test_an_else_whose_other_branch_is_not_drawn_says_what_it_is(tmp_path: Path) -> None:
+    root = written(tmp_path / "net", {"README.md": "# net\n\nA language model.\n", "net.py": DECODER})
+    loop = reported(root).section("Prefill vs decode loop (real nesting)")
+    # The branch of `greedy` calls nothing.
+    assert "if greedy:" not in loop.replace("(not: if greedy:)", "")
+    (otherwise,) = (line for line in loop.split("\n") if line.lstrip().startswith("else:"))
+    assert re.search(rf"# net\.py:{line_of(root, 'net.py', 'else:')}\b.*\(not: if greedy:\)$", otherwise)

@@ -31,6 +31,8 @@ OPERATORS = (
     | {"scaled_dot_product_attention", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "cross_entropy"}
 )  # fmt: skip
 """Operators of other packages that a run comes down to: they are shown where they are called."""
+OTHER = 60
+"""Letters of a branch that is told because it is not drawn."""
 LANGUAGES = {"python": "python", "cuda": "cpp", "c++": "cpp", "c": "c", "hip": "cpp", "metal": "cpp"}
 OPENS = re.compile(r"(?:for|while|if|elif|else|async for|match|case|try|except|finally)\b")
 _LOOKS_LIKE_PLACE = re.compile(r"(\.\w+|\w):(?=\d)")
@@ -47,6 +49,8 @@ class Step:
     launch: Launch | None = None
     around: tuple[Step, ...] = ()
     """The loops and branches that it stands in, outermost first."""
+    other: tuple[int, str] = (0, "")
+    """Of an ``else`` or ``elif`` the line and text of the branch before it, which may not be drawn."""
     is_alternative: bool = False
     """One of the functions that the call above it may mean."""
     inside: list[Step] = field(default_factory=list)
@@ -193,10 +197,20 @@ class Drawer:
             if _indent(text) < indent:
                 indent = _indent(text)
                 if OPENS.match(text.strip()) and not text.strip().startswith(("try", "finally")):
-                    step = known.get(at) or Step(text.strip(), Place(function.file, at))
+                    step = known.get(at) or Step(text.strip(), Place(function.file, at), other=_other(lines, at))
                     known[at] = step
                     found.append(step)
         return tuple(reversed(found))
+
+
+def _other(lines: list[str], at: int) -> tuple[int, str]:
+    """The branch before an ``else`` or ``elif``, by its indentation."""
+    if re.match(r"\s*(?:else|elif)\b", lines[at - 1]):
+        for above in range(at - 1, 0, -1):
+            text = lines[above - 1]
+            if OPENS.match(text.strip()) and _indent(text) == _indent(lines[at - 1]):
+                return above, text.strip()
+    return 0, ""
 
 
 def _indent(line: str) -> int:
@@ -240,8 +254,11 @@ def _draw(steps: list[Step], depth: int, comment: str, pieces: list[Inline]) -> 
     for step in steps:
         for at, each in enumerate(step.around):
             if each not in drawn:
+                line, text = each.other
+                away = bool(line) and all(line != one.place.line for one in drawn)
+                told: list[Inline] = [f"(not: {cut(text, OTHER)})"] if away else []
                 drawn.add(each)
-                pieces += _line(depth + at, each.text, Pointer(each.place.file, each.place.line), comment)
+                pieces += _line(depth + at, each.text, Pointer(each.place.file, each.place.line), comment, told)
         inner = depth + len(step.around)
         beside: list[Inline] = []
         if step.target is not None and not step.inside:

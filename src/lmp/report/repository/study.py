@@ -245,6 +245,8 @@ class Study:
         launches: dict[tuple[str, str], list[Launch]] = {}
         for each in self.base.facts.launches:
             launches.setdefault((each.place.file, each.inside), []).append(each)
+        starting = {each for each in self.reading.functions if (each.file, each.qualname) in launches}
+        wanted |= self.reading.reaching(starting)
         lost = {of: [(each.line, each.written, each.why) for each in found] for of, found in graph.lost.items()}
         return Drawer(self.base, graph.edges, lost, wanted, launches)
 
