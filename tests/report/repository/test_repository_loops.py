@@ -79,5 +79,5 @@ def test_an_else_whose_other_branch_is_not_drawn_says_what_it_is(tmp_path: Path)
     loop = reported(root).section("Prefill vs decode loop (real nesting)")
     # The branch of `greedy` calls nothing.
     assert "if greedy:" not in loop.replace("(not: if greedy:)", "")
-    (otherwise,) = (line for line in loop.split("\n") if line.lstrip().startswith("else:"))
-    assert re.search(rf"# net\.py:{line_of(root, 'net.py', 'else:')}\b.*\(not: if greedy:\)$", otherwise)
+    at = line_of(root, "net.py", "else:")
+    assert re.search(rf"else: +# net\.py:{at}\n +# \(not: if greedy:\)\n", loop)
