@@ -20,16 +20,6 @@ from pathlib import Path, PurePosixPath
 PROJECT = Path(__file__).resolve().parents[1]
 LOCK = PROJECT / "scripts" / "repositories.txt"
 TARGET = PROJECT / "build" / "repositories"
-PLATFORM = [
-    "--platform",
-    "manylinux_2_34_x86_64",
-    "--python-version",
-    "3.11",
-    "--implementation",
-    "cp",
-    "--abi",
-    "cp311",
-]
 LARGEST = 2_000_000
 """Bytes of one file: a larger one is a compiled extension or data, which no report reads."""
 LARGEST_OF_ALL = 1_000_000_000
@@ -58,7 +48,7 @@ def _download(missing: dict[str, str], folder: Path) -> bool:
     lines = [line for line in LOCK.read_text("utf-8").splitlines() if line.split("==")[0] in missing]
     requirements.write_text("\n".join(lines) + "\n", "utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--require-hashes", *PLATFORM, "--dest", str(folder), "-r", str(requirements)]
+    command += ["--only-binary", ":all:", "--require-hashes", "--dest", str(folder), "-r", str(requirements)]
     if subprocess.run(command, check=False).returncode:
         print("the code bases that reports are tested on were not fetched: see above", file=sys.stderr)
         return False
