@@ -360,3 +360,16 @@ def test_names_that_lead_in_circles_are_worked_out_once(tmp_path: Path, monkeypa
     text = f"{A}\nclass Net:\n{made}\n\n    def go(self):\n        self.n9.run()\n"
     assert ("Net.go", "A.run") in edges(tmp_path, net=text)
     assert looked < 10 * 2**9 * 3
+
+
+def test_a_function_that_takes_less_than_a_call_gives_is_not_called(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\nclass Own:\n    def step(self):\n        pass\n\n"
+        "class Wide:\n    def step(self, loss, *rest, scale=1):\n        pass\n\n"
+        "def train(flag, loss, options):\n"
+        "    one = torch.optim.SGD(loss) if flag else Own()\n    one.step(loss)\n"
+        "    other = Wide()\n    other.step(loss, 1, 2, scale=2, **options)\n    Own.step(other)\n"
+    )
+    # `Own.step` has no place for the loss; called on its class, it is given its object.
+    assert edges(tmp_path, net=text) == {("train", "Wide.step"), ("train", "Own.step")}
+    assert ("train", "Own.step") not in edges(tmp_path, net=text.replace("    Own.step(other)\n", ""))

@@ -182,6 +182,20 @@ def _same(name: str) -> set[str]:
     return {SYNONYMS.get(each, each) for each in words(name)}
 
 
+def takes(function: Function, call: Call) -> bool:
+    """Whether a function can be what a call means: a plain one of Python has a parameter for each of its arguments.
+
+    A decorator may change what is taken. A method that is called on its class is given its object too.
+    """
+    names = list(function.params)
+    if function.native or function.decorators or any(name.startswith("*") for name in names):
+        return True
+    on_class = call.written.rpartition(".")[0].rpartition(".")[2][:1].isupper()
+    bound = function.owner is not None and names[:1] in (["self"], ["cls"]) and not on_class
+    named = [name for name, _ in call.keywords if not name.startswith("*")]
+    return len(call.args) <= len(names) - bound and set(named) <= set(names)
+
+
 class CallGraph:
     def __init__(self, graphs: Mapping[str, FileGraph]) -> None:
         self.graphs = graphs
@@ -258,6 +272,7 @@ class CallGraph:
                 targets = targets or self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
+        targets = {target: how for target, how in targets.items() if takes(target, call)}
         if len(targets) > MOST_TARGETS:
             targets = dict(list(targets.items())[:MOST_TARGETS])
         for target, how in targets.items():
