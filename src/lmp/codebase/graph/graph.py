@@ -182,13 +182,23 @@ def _same(name: str) -> set[str]:
     return {SYNONYMS.get(each, each) for each in words(name)}
 
 
+INDIRECT = frozenset(["getattr", "registry"])
+"""Ways by which what a call gives reaches the function through another one."""
+
+
 def takes(function: Function, call: Call) -> bool:
     """Whether a function can be what a call means: a plain one of Python has a parameter for each of its arguments.
 
-    A decorator may change what is taken. A method that is called on its class is given its object too.
+    A decorator may change what is taken, and so may what is called by its name in a string. A method that is called on
+    its class is given its object too.
     """
     names = list(function.params)
-    if function.native or function.decorators or any(name.startswith("*") for name in names):
+    if (
+        function.native
+        or function.decorators
+        or call.text == function.name
+        or any(name.startswith("*") for name in names)
+    ):
         return True
     on_class = call.written.rpartition(".")[0].rpartition(".")[2][:1].isupper()
     bound = function.owner is not None and names[:1] in (["self"], ["cls"]) and not on_class
@@ -272,7 +282,7 @@ class CallGraph:
                 targets = targets or self._by_name(function, call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
-        targets = {target: how for target, how in targets.items() if takes(target, call)}
+        targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
         if len(targets) > MOST_TARGETS:
             targets = dict(list(targets.items())[:MOST_TARGETS])
         for target, how in targets.items():
