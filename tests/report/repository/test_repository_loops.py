@@ -69,7 +69,8 @@ class Decoder:
             if greedy:
                 tokens = logits[-1:]
             else:
-                tokens = self.sample_token(logits)
+                tokens = torch.stack(
+                    [logits[-1], *self.sample_token(logits)])
         return tokens
 """
 
@@ -81,3 +82,5 @@ def test_an_else_whose_other_branch_is_not_drawn_says_what_it_is(tmp_path: Path)
     assert "if greedy:" not in loop.replace("(not: if greedy:)", "")
     at = line_of(root, "net.py", "else:")
     assert re.search(rf"else: +# net\.py:{at}\n +# \(not: if greedy:\)\n", loop)
+    # The line of the call is the end of a statement, which says nothing alone.
+    assert re.search(rf" self\.sample_token\(…\) +# net\.py:{at + 2}\n", loop)

@@ -140,7 +140,7 @@ class Drawer:
             place = Place(function.file, line)
             written = edge.call.written if edge.call else name
             again = any(at == line for at, _ in found)
-            text = f"{written}(…)" if again else self.text(lines, line, written)
+            text = f"{written}(…)" if again else self.text(lines, line, f"{written}(…)")
             step = Step(text, place, edge.callee, _remark(edge), around=self.around(lines, line, function, known))
             meant = list(dict.fromkeys(each.callee for each in several))
             if len(meant) > 1:
@@ -160,7 +160,7 @@ class Drawer:
         for call in function.calls:
             is_leaf = call.name in OPERATORS or operators.ATTENTION.search(call.written) is not None
             if is_leaf and not any(at == call.line for at, _ in found):
-                text = self.text(lines, call.line, call.written)
+                text = self.text(lines, call.line, f"{call.written}(…)")
                 around = self.around(lines, call.line, function, known)
                 found[call.line, call.name] = Step(text, Place(function.file, call.line), around=around)
         for line, written, why in self.lost.get(function, ())[:LOST]:
@@ -179,9 +179,10 @@ class Drawer:
 
     @staticmethod
     def text(lines: list[str], line: int, otherwise: str) -> str:
-        """The line as it stands; a call that runs over several lines is cut."""
+        """The line as it stands; a call that runs over several lines is cut. Of a statement's end the call alone."""
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-        return text if text and not text.startswith(("#", ")", ".")) else otherwise
+        ends = sum(map(text.count, ")]}")) > sum(map(text.count, "([{"))
+        return text if text and not ends and not text.startswith(("#", ")", ".")) else otherwise
 
     @staticmethod
     def around(lines: list[str], line: int, function: Function, known: dict[int, Step]) -> tuple[Step, ...]:
@@ -192,7 +193,7 @@ class Drawer:
         indent = _indent(lines[line - 1])
         for at in range(line - 1, function.line, -1):
             text = lines[at - 1]
-            if not text.strip() or text.lstrip().startswith(("#", ")", "]", "}")):
+            if not text.strip() or text.lstrip().startswith(("#", ")", "]", "}", "{")):
                 continue
             if _indent(text) < indent:
                 indent = _indent(text)
