@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
+from lmp.codebase.roles import strength
 from lmp.codebase.roles.pitfalls import Pitfall, pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
@@ -1069,3 +1072,23 @@ def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
     # What serves takes part in a run. The decorator of what runs a model reads the flags of the run. These come first;
     # where a code base has few settings, those of other files follow.
     assert rows == ["--port", "--size", "--other"]
+
+
+def test_of_many_alike_what_most_share_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = (
+        "import torch\nimport torch.nn.functional as F\n\n\nclass {name}Attention(torch.nn.Module):\n"
+        "    def forward(self, q, k, v):\n        return F.scaled_dot_product_attention(q, k, v)\n"
+    )
+    files = {f"net/models/a{at}.py": attention.format(name=f"A{at}") for at in range(6)}
+    files["net/layers/zebra.py"] = attention.format(name="Zebra")
+    for at in range(6):
+        files[f"net/users/b{at}.py"] = "from net.layers.zebra import ZebraAttention\n\nmade = ZebraAttention()\n"
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(strength, "MOST", 3)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    shown = [row.symbol for row in every_row(reading) if row.section == "attention"]
+    # Seven classes do the same; six files import the one that stands last by its name and its file.
+    assert shown[0] == "ZebraAttention"
+    assert len(shown) == 3

@@ -7,10 +7,12 @@ counts against it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
@@ -35,6 +37,8 @@ MOST = 80
 """Rows of a section: what has most witnesses. Nobody reads a longer list."""
 CLASS = 4
 """What a class or a kernel counts in place of its size and its callers: it stands for its methods."""
+MOST_SHARED = 8.0
+"""Where the use by others ends to count: a name that 256 files import."""
 HANDS = re.compile(r"alloc|(?<!num_)free|evict|release|reclaim")
 """Verbs of an allocator."""
 Thing = Function | Class | Kernel
@@ -81,13 +85,36 @@ class Weighing:
             key=lambda row: (
                 (row.place.file, row.place.line) in parts,
                 BESIDE.search(row.symbol) is not None,
-                row.rank,
+                row.rank - self._shared(self.things.get((row.place.file, row.place.line))),
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
             )
         )
         return kept[:MOST]
+
+    def _shared(self, thing: Thing | None) -> float:
+        """What speaks for a thing among many of its kind: a run leads there, and many files use or build on it. What
+        one model has alone says less of a code base with many."""
+        if thing is None or isinstance(thing, Kernel):
+            return 0.0
+        methods = list(thing.methods.values()) if isinstance(thing, Class) else [thing]
+        is_method = isinstance(thing, Function) and thing.owner is not None
+        users = set() if is_method else set(self.importers.get(thing.name, ()))
+        if isinstance(thing, Function):
+            users |= {edge.caller.file for edge in self.reading.graph.callers.get(thing, ())}
+        below = sum(1 for _ in self.reading.graph.evaluator.below(thing)) if isinstance(thing, Class) else 0
+        reached = not self.reached.isdisjoint(methods)
+        return reached + min(MOST_SHARED, math.log2(1 + len(users - {thing.file}) + below))
+
+    @cached_property
+    def importers(self) -> dict[str, set[str]]:
+        """Name -> the files that import it."""
+        found: dict[str, set[str]] = {}
+        for file, graph in self.reading.facts.graphs.items():
+            for dotted in graph.imports.values():
+                found.setdefault(dotted.rpartition(".")[2], set()).add(file)
+        return found
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
         words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
