@@ -32,6 +32,7 @@ OPERANDS = (
 """Names of the three operands of attention."""
 CHOICE = frozenset(["implementation", "impl", "backend"])
 BY_NAME = "by its name"
+KINDS = "names the kinds of it"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 MOST_ALIKE = 3
@@ -50,6 +51,7 @@ def attention_rows(reading: Reading) -> list[Row]:
     computes = dict(_computes(reading, set(patches.values())))
     classes = dict(_classes(reading, computes))
     users = _users(reading, classes)
+    masks = _masks(reading, {*computes, *(each for of in classes for each in of.methods.values())})
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
     for function, why in () if reading.attending else _elsewhere(reading):
@@ -67,6 +69,7 @@ def attention_rows(reading: Reading) -> list[Row]:
             why = (
                 _named(reading, function, computes)
                 or _method(reading, function, classes, users)
+                or ("makes a mask" if function in masks else "")
                 or _serves(reading, function, computes, classes)
                 or _chooses(reading, function, classes)
             )
@@ -165,8 +168,10 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             yield of, "what computes attention builds on it"
         elif of in taken:
             yield of, "what attention is given"
+        elif is_enum(of):
+            yield of, KINDS
         elif of in sure or any(each in CALLED for each in of.methods):
-            # A config or a kind that is named after it computes nothing.
+            # A config that is named after it computes nothing.
             yield of, BY_NAME
 
 
@@ -176,6 +181,10 @@ def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
         for value in reading.graph.evaluator.returned(method, 0):
             if isinstance(value, ClassValue):
                 yield value.of
+
+
+def is_enum(of: Class) -> bool:
+    return not of.native and any(str(chain[-1]).endswith("Enum") for chain in of.bases)
 
 
 def _is_named(of: Class) -> bool:
@@ -227,13 +236,9 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
     """
     # What a module keeps to itself is a part of what calls it, but where attention does.
     alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
-    if not method.native and not method.nested and not alone:
-        if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
-            return "prepares attention"
-        below = [edge.callee for edge in reading.graph.edges[method] if not _detail(edge.callee)]
-        told = len(method.params) == (method.owner is not None)
-        if says(method.name, "attention_mask") and not (told or any(says(e.name, "attention_mask") for e in below)):
-            return "makes a mask"
+    prepares = not (method.native or method.nested or alone)
+    if prepares and any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
+        return "prepares attention"
     if method.native or method.owner not in classes or method.nested:
         return ""
     if method in reading.attending:
@@ -241,6 +246,24 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
         alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
         return "" if alike else "leads to attention"
     return ""
+
+
+def _masks(reading: Reading, attends: Set[Function]) -> set[Function]:
+    """What makes a mask: it is named after one of attention, or attention asks for it; what it is made by in turn."""
+    made = {each for each in reading.functions if "mask" in split(each.name) and not (each.native or each.nested)}
+    graph = reading.graph
+    waiting = [each for each in made if any(edge.caller in attends for edge in graph.callers.get(each, ()))]
+    found = set(waiting)
+    while waiting:
+        below = {edge.callee for edge in graph.edges[waiting.pop()]} & made - found
+        found |= below
+        waiting += below
+    for each in made:
+        below = {edge.callee for edge in graph.edges[each] if not _detail(edge.callee)}
+        told = len(each.params) == (each.owner is not None) or any(says(one.name, "attention_mask") for one in below)
+        if says(each.name, "attention_mask") and not (told or _detail(each)):
+            found.add(each)
+    return found
 
 
 def _operands(function: Function) -> int:
@@ -267,7 +290,7 @@ def _keys_or_values(call: Call) -> bool:
 
 
 def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
-    """It makes or returns one of several such classes that stand in for one another."""
+    """It makes or returns one of several such classes that stand in for one another, or one of the kinds of attention."""
     if function.native:
         return ""
     evaluator = reading.graph.evaluator
@@ -279,7 +302,8 @@ def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) ->
             if not each.exact and isinstance(each, ClassValue):
                 chosen |= classes.keys() & set(evaluator.below(each.of))
     above = [set(evaluator.line(each)) for each in chosen if each is not None]
-    alike = len(above) > 1 and set.intersection(*above)
+    kinds = any(each is not None and classes[each] == KINDS for each in chosen)
+    alike = kinds or (len(above) > 1 and set.intersection(*above))
     return f"chooses among {', '.join(sorted(each.name for each in chosen if each)[:3])}" if alike else ""
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import External
+from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
 
@@ -144,8 +144,12 @@ class Reading:
         return found
 
     def _inside(self, function: Function, call: Call) -> bool:
-        """Whether a call leads to the code base's own code. Where it may be anything, reading does not tell."""
-        return any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function])
+        """Whether a call leads to the code base's own code, or makes an object of it. Where it may be anything, reading
+        does not tell."""
+        values = self.graph.evaluator.values(function, call.callee) if call.name[:1].isupper() else ()
+        return any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function]) or any(
+            isinstance(each, ClassValue) for each in values
+        )
 
     @cached_property
     def samples(self) -> dict[Function, str]:
