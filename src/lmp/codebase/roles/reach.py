@@ -139,7 +139,9 @@ class Reading:
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
                     found.setdefault(function, dotted or call.written)
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
-            if products >= 2 and any(call.name == "softmax" for call in function.calls):
+            names = {call.name for call in function.calls}
+            # One block after the other the softmax is written out, with the largest value so far.
+            if products >= 2 and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
                 found.setdefault(function, "products around a softmax")
         return found
 

@@ -37,7 +37,7 @@ PARAMETERS = frozenset(
 """Names that every API of sampling gives its parameters."""
 CARRIES = re.compile(r"Request|Response|Completion|Chat|Req(?=[A-Z]|$)")
 """Classes that carry a request over the network, by their names."""
-PRODUCTS = operators.MATMULS | {"mm", "linear", "dot", "addmm"}
+PRODUCTS = operators.MATMULS | {"mm", "linear", "addmm"}
 CHECKS = re.compile(r"verif|valid|check|normal|post_init")
 DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
 """Parameters of the draw alone."""
