@@ -11,6 +11,7 @@ from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function, at
 from lmp.codebase.graph.values import External, FunctionValue, argument
 from lmp.codebase.roles import operators
+from lmp.codebase.roles.attention import is_enum
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
@@ -57,6 +58,8 @@ COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
+LONGEST = 100
+"""Lines of a function of which a reader has to be told where it draws."""
 ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
@@ -68,6 +71,8 @@ BOUNDS = re.compile(
     r"|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
+STEPS = frozenset(["LogitsProcessor", "LogitsWarper", "StoppingCriteria"])
+"""Classes of transformers that one builds on to change logits or to end a text."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
@@ -91,7 +96,7 @@ def sampling_rows(reading: Reading) -> list[Row]:
     kernels = [each for each in reading.facts.kernels if reading.is_own(each.place.file) and _speaks(each.name)]
     if draws or natives or kernels:
         spine = _spine(reading, draws)
-        records = _records(reading)
+        records = list(_parameter_classes(reading))
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
         heads = _heads(reading)
         for function in sorted(spine, key=lambda each: each.key):
@@ -115,6 +120,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
                         Place(function.file, call.line),
                         "is handed logits",
                     )
+            for call in function.calls if function in draws and function.end - function.line > LONGEST else ():
+                if call.name in operators.DRAWS or call.name == "argmax":
+                    name = f"{function.qualname}.{call.name}"
+                    add("sample", name, Place(function.file, call.line), "where a long function draws")
             if function.nested:
                 add("sample", function.outermost.qualname, place(function.outermost), "the draw stands in it")
         for thing, why in (*steps.items(), *heads.items()):
@@ -147,6 +156,11 @@ def sampling_rows(reading: Reading) -> list[Row]:
         # The draw is elsewhere, and its tokens come back.
         for function in _stops(reading, set()):
             add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
+    for of in reading.classes:
+        if not of.native and any(chain[-1] in STEPS for chain in of.bases):
+            add("logits", of.qualname, place(of), "is run by another package between the model and the draw", 0)
+        elif not of.methods and _speaks(of.name) and is_enum(of):
+            add("parameters", of.qualname, place(of), "names the ways to draw")
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why, 0)
     for function in natives:
@@ -323,7 +337,11 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
         line = evaluator.line(of)
         names = {name for each in line for name in heads.get(each, ())}
         weights = {name for each in line for name in tables.get(each, ())}
+        if any(chain[-1] == "Embedding" for chain in of.bases):
+            weights.add("weight")
         for method in of.methods.values():
+            if method.numeric and "T" in method.reads and weights & method.gets.keys():
+                found.setdefault(method, COMPUTES)
             named = {
                 chain[:-1] for name, chains in method.locals.items() if "logits" in split(name) for chain in chains
             }
@@ -345,7 +363,7 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     computes = (weight or sized) and call.name in PRODUCTS
                 if computes and method.name != "__init__":
                     found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
-                    if "head" in split(of.name):
+                    if "head" in split(of.name) and reading.attending.isdisjoint(of.methods.values()):
                         found.setdefault(of, "projects to the vocabulary")
                 elif weight:
                     for edge in reading.graph.edges[method]:
@@ -416,17 +434,13 @@ def _vocabulary(chains: Iterable[Chain]) -> bool:
     return any("vocab" in split(str(each)) for each in sizes)
 
 
-def _records(reading: Reading) -> list[Class]:
-    """Classes that keep the parameters; what carries a request over the network only where nothing else keeps them."""
-    every = list(_parameter_classes(reading))
-    kept = [of for of in every if not CARRIES.search(of.name)]
-    return kept if any(not of.native for of in kept) else every
-
-
 def _parameters(reading: Reading, spine: set[Function], records: list[Class]) -> Iterator[tuple[str, str, Place, str]]:
     """Records of the parameters with what builds and checks them; without one, arguments that reach the draw."""
     for of in records:
-        yield "parameters", of.qualname, place(of), "fields of sampling"
+        known = any(_plain(each.name) in PARAMETERS for each in of.fields)
+        if not (known and "config" in split(of.name)) or _speaks(of.name) or "Generat" in of.name:
+            # Settings of more than that are told by those fields alone.
+            yield "parameters", of.qualname, place(of), "fields of sampling"
         for method in of.methods.values():
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
@@ -445,6 +459,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
     for of in reading.classes:
         if of.native or of in records:
             continue
+        for method in of.methods.values():
+            kept = {name for name, sets in of.attributes.items() if any(by is method for by, _ in sets)}
+            kept |= {str(c[1]) for call in method.calls if call.name == "append" for c in call.callee if c[0] == "self"}
+            if len({_plain(name) for name in kept} & DRAWN_BY) > 1:
+                yield "parameters", method.qualname, place(method), BUILDS
         if above & set(line(of)):
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif _speaks(of.qualname) and ways & set(of.methods.values()):
@@ -463,7 +482,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             split(function.name),
         )
         said &= PARAMETERS
-        packs = said and name & PACKS and name & GENERATES
+        packs = (said or "kwargs" in name) and name & PACKS and name & GENERATES
         if packs or (
             len(said - function.params.keys()) > 2
             and name != {"main"}
@@ -479,6 +498,8 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             reach |= {key for key, _ in call.keywords if key in PARAMETERS & function.params.keys()}
+            for key in (key for key, chains in call.keywords if key in DRAWN_BY and not chains):
+                yield "parameters", f"{function.qualname}.{key}", Place(function.file, call.line), "fixed at the call"
         for key in sorted(reach) if not records else ():
             where = Place(function.file, function.lines.get(key, function.line))
             yield "parameters", f"{function.qualname}.{key}", where, "reaches the draw"
@@ -498,10 +519,11 @@ def _apart(reading: Reading, function: Function) -> bool:
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
+    training = reading.reaching(reading.trains)
     for function in reading.functions:
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
-        # A key that nothing draws tokens with makes weights.
-        keys = around & drawing
+        # A key that nothing draws tokens with makes weights, and so does the one of a run that trains.
+        keys = around & drawing and function not in training
         calls = [
             call
             for call in function.calls
