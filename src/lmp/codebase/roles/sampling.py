@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function, at
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
 from lmp.codebase.graph.values import External, FunctionValue, argument
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.attention import is_enum
@@ -301,7 +301,7 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
         callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
-        if ends and given & TOKENS and (not spine or near & {function, *callers}):
+        if ends and given & TOKENS and (not spine or near & {function, *callers} or split(function.name) & ENDS):
             yield function
 
 
@@ -363,7 +363,7 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     computes = (weight or sized) and call.name in PRODUCTS
                 if computes and method.name != "__init__":
                     found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
-                    if "head" in split(of.name) and reading.attending.isdisjoint(of.methods.values()):
+                    if split(of.name) & {"head", "model"} == {"head"}:
                         found.setdefault(of, "projects to the vocabulary")
                 elif weight:
                     for edge in reading.graph.edges[method]:
@@ -482,7 +482,7 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
             split(function.name),
         )
         said &= PARAMETERS
-        packs = (said or "kwargs" in name) and name & PACKS and name & GENERATES
+        packs = said and name & PACKS and name & GENERATES
         if packs or (
             len(said - function.params.keys()) > 2
             and name != {"main"}
@@ -519,15 +519,14 @@ def _apart(reading: Reading, function: Function) -> bool:
 def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
     """Where random numbers are seeded in a run: the function that is there for it, else the call, or what is kept."""
     running, drawing = reading.running, reading.reaching([*reading.samples, *reading.native_samples])
-    training = reading.reaching(reading.trains)
     for function in reading.functions:
         around = {function, *(edge.caller for edge in reading.graph.callers.get(function, ()))}
-        # A key that nothing draws tokens with makes weights, and so does the one of a run that trains.
-        keys = around & drawing and function not in training
+        # A key that nothing draws tokens with makes weights.
+        keys = around & drawing
         calls = [
             call
             for call in function.calls
-            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call))
+            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call) and _is_drawn_with(reading, function, call, drawing))
         ]
         if (
             not calls
@@ -573,6 +572,20 @@ def _makes_key(reading: Reading, function: Function, call: Call) -> bool:
     return given and operators.KEYS.search(reading.dotted(function, call)) is not None
 
 
+def _is_drawn_with(reading: Reading, function: Function, call: Call, drawing: set[Function]) -> bool:
+    """Whether a key is given to what draws, or back: it, or a part of what it is split into. One without a name is."""
+    keys: set[str] = set()
+    for _ in range(2):
+        for name, chains in function.locals.items():
+            first = [each for chain in chains for part in chain if isinstance(part, Applied) for each in part.first]
+            made = any(chain[: len(of)] == of for of in call.callee for chain in (*chains, *first))
+            if made or any(chain[0] in keys for chain in first):
+                keys.add(name)
+    given = (edge for edge in reading.graph.edges[function] if edge.call is not None and edge.callee in drawing)
+    on = [*function.returns, *(chain for edge in given if edge.call is not None for chain in edge.call.given)]
+    return not keys or any(chain[0] in keys for chain in on)
+
+
 def _is_attending(reading: Reading, edge: Edge) -> bool:
     """Whether a call makes an object of a class that attends."""
     of = edge.callee.owner if edge.how == "constructor" else None
@@ -607,5 +620,6 @@ def _parameter_classes(reading: Reading) -> Iterator[Class]:
         if says(of.qualname, "not_sampling") or of.within:
             continue
         names = {_plain(each.name) for each in of.fields} | {_plain(name) for name in of.attributes}
-        if len(names & PARAMETERS) >= 2 and not any(method in reading.attends for method in of.methods.values()):
+        limits = any(BOUNDS.search(each) for each in names) if names & DRAWN_BY else False
+        if len(names & PARAMETERS) + limits >= 2 and not any(method in reading.attends for method in of.methods.values()):
             yield of
