@@ -103,6 +103,11 @@ def cache_rows(reading: Reading) -> list[Row]:
     for function, why in far(reading):
         add(function, why)
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
+    kept += _aliases(reading)
+    for function in reading.functions:
+        for write in () if function.native else function.writes:
+            if any(len(chain) > 1 and _is_both(str(chain[-1])) for chain in write.value):
+                kept.append((function.file, function.qualname, write.line, "takes the cache that a call gave"))
     for file, symbol, line, why in kept:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
@@ -113,6 +118,16 @@ def cache_rows(reading: Reading) -> list[Row]:
                 (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
             )
     return list(found.values())
+
+
+def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
+    """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
+    for file, graph in reading.facts.graphs.items():
+        lines = graph.body.lines if graph.body is not None and reading.is_own(file) else {}
+        for name, line in lines.items():
+            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in graph.names.get(name, ()))
+            if typed and "cache" in split(name) and not name.isupper() and not says(name, "not_kv_cache"):
+                yield file, name, line, "names the type of a cache"
 
 
 def _changes(of: Class, method: Function) -> bool:
@@ -163,7 +178,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
         elif pair := _keys_and_values(of):
             yield of, f"keeps {' and '.join(pair[:2])}"
-        elif (made or _keeps_tensors(of) or split(of.name) & LENDERS) and _hands_out(of):
+        elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)):
             yield of, "hands out places and takes them back"
         elif made and "cache" in split(of.name):
             yield of, "keeps tensors and is named a cache"
@@ -171,6 +186,8 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
             "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
         ):
             yield of, "keeps what the cache holds or where"
+        elif _replaces(of):
+            yield of, "replaces the cache that it keeps"
         elif any(says(base.name, "kv_cache") for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
@@ -231,6 +248,17 @@ def _hands_out(of: Class) -> bool:
     return re.search(r"alloc", names) is not None and re.search(r"free|release", names) is not None
 
 
+def _lends(of: Class) -> bool:
+    """Its name, or that of a method that takes or frees some, says that it hands out numbers of places."""
+    return any(split(each) & LENDERS for each in (of.name, *(name for name in of.methods if split(name) & TAKES)))
+
+
+def _replaces(of: Class) -> bool:
+    """A method of it, other than the one that makes it, sets an attribute in which it keeps a cache."""
+    kept = [of.attributes.get(name, ()) for name, _, why in _attributes(of) if why == KEEPS]
+    return any(by is not None and by.name != "__init__" for sets in kept for by, _ in sets)
+
+
 def _keeps_tensors(of: Class) -> bool:
     """An attribute of it is said to be of tensors."""
     return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
@@ -259,6 +287,10 @@ def _about(reading: Reading, function: Function) -> str:
         if function.native
         else _fills(function, attends) or _takes_back(function, attends) or _tensors(function, attends)
     )
+    if not why and not function.native and _measures(function, attends):
+        return "tells by their shape how many tokens are cached"
+    if name == "prepare_inputs_for_generation" and any(map(_is_both, function.params)):
+        return "cuts the input to what transformers finds in no cache"
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
@@ -307,6 +339,22 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
         if made and chain[0] == names[0] and _kept(function, made, deep - 1):
             return True
     return False
+
+
+def _measures(function: Function, attends: bool) -> bool:
+    """Whether it asks keys and values that it is given for their shape."""
+    given = {name for name in function.params if _is_both(name) or (attends and _is_whole(name))}
+    sizes = [chain for call in function.calls if call.name == "size" for chain in call.callee] if given else []
+    sizes += [chain for chains in function.locals.values() for chain in chains if "shape" in chain] if given else []
+    return any(name in given for chain in sizes for name in _roots(chain))
+
+
+def _roots(chain: Chain) -> Iterator[object]:
+    """The names that a chain begins with: its own, and those of what calls in it are given."""
+    yield chain[0]
+    for part in chain:
+        for first in part.first if isinstance(part, Applied) else ():
+            yield from _roots(first)
 
 
 def _fills(function: Function, attends: bool) -> str:
@@ -498,8 +546,15 @@ def _is_foreign(value: Value, made: str = "") -> bool:
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
     returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
-    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in reading.graph.edges[function])
-    made = made and function.name != "__init__"
+    # A plain record has no constructor of its own.
+    named = [call.callee for call in function.calls if call.name[:1].isupper()] if not function.native else ()
+    of = (
+        each.of
+        for chains in named
+        for each in reading.graph.evaluator.values(function, chains)
+        if isinstance(each, ClassValue)
+    )
+    made = function.name != "__init__" and any(each in classes for each in of)
     if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
         return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]

@@ -526,7 +526,8 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         calls = [
             call
             for call in function.calls
-            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call) and _is_drawn_with(reading, function, call, drawing))
+            if call.name in operators.SEEDS
+            or (keys and _makes_key(reading, function, call) and _is_drawn_with(reading, function, call, drawing))
         ]
         if (
             not calls
@@ -621,5 +622,7 @@ def _parameter_classes(reading: Reading) -> Iterator[Class]:
             continue
         names = {_plain(each.name) for each in of.fields} | {_plain(name) for name in of.attributes}
         limits = any(BOUNDS.search(each) for each in names) if names & DRAWN_BY else False
-        if len(names & PARAMETERS) + limits >= 2 and not any(method in reading.attends for method in of.methods.values()):
+        if len(names & PARAMETERS) + limits >= 2 and not any(
+            method in reading.attends for method in of.methods.values()
+        ):
             yield of
