@@ -63,7 +63,7 @@ RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
 """Words of the state that a recurrent layer carries in place of keys and values, as papers call it."""
 BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
-KEEPS = "keeps a cache"
+KEEPS, REPLACES = "keeps a cache", "replaces the cache that it keeps"
 SHORT = 5
 """Lines of a function that does one thing."""
 USES = 2
@@ -81,7 +81,7 @@ def cache_rows(reading: Reading) -> list[Row]:
     for of, why in classes.items():
         add(of, why)
         for method in of.methods.values():
-            if not _is_aside(method):
+            if not _is_aside(method) and (why != REPLACES or (method.name != "__init__" and _is_about(of, method))):
                 made = any(each.on_self for each in method.made) or method.name == "__init__"
                 # What is short, and changes what the cache keeps, does nothing else.
                 short = method.end - method.line <= SHORT and _changes(of, method)
@@ -106,7 +106,7 @@ def cache_rows(reading: Reading) -> list[Row]:
     kept += _aliases(reading)
     for function in reading.functions:
         for write in () if function.native else function.writes:
-            if any(len(chain) > 1 and _is_both(str(chain[-1])) for chain in write.value):
+            if any(len(chain) > 1 and isinstance(chain[-1], str) and _is_both(chain[-1]) for chain in write.value):
                 kept.append((function.file, function.qualname, write.line, "takes the cache that a call gave"))
     for file, symbol, line, why in kept:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
@@ -164,7 +164,13 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
     stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
     yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
-        if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
+        pair = _keys_and_values(of)
+        named = "cache" in split(of.name)
+        if (
+            of in stores
+            or (says(of.name, "not_kv_cache") and not (pair and named))
+            or (of.outer is not None and not of.native)
+        ):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
         cached = [
@@ -176,18 +182,16 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         ]
         if cached:
             yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
-        elif pair := _keys_and_values(of):
+        elif pair:
             yield of, f"keeps {' and '.join(pair[:2])}"
         elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)):
             yield of, "hands out places and takes them back"
-        elif made and "cache" in split(of.name):
+        elif made and named:
             yield of, "keeps tensors and is named a cache"
-        elif says(of.name, "kv_cache") or (
-            "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
-        ):
+        elif says(of.name, "kv_cache") or (named and KEEPS in (each[2] for each in _attributes(of))):
             yield of, "keeps what the cache holds or where"
         elif _replaces(of):
-            yield of, "replaces the cache that it keeps"
+            yield of, REPLACES
         elif any(says(base.name, "kv_cache") for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
@@ -257,6 +261,11 @@ def _replaces(of: Class) -> bool:
     """A method of it, other than the one that makes it, sets an attribute in which it keeps a cache."""
     kept = [of.attributes.get(name, ()) for name, _, why in _attributes(of) if why == KEEPS]
     return any(by is not None and by.name != "__init__" for sets in kept for by, _ in sets)
+
+
+def _is_about(of: Class, method: Function) -> bool:
+    """Whether a method names an attribute in which its object keeps a cache."""
+    return any(name in method.reads for name, _, why in _attributes(of) if why == KEEPS)
 
 
 def _keeps_tensors(of: Class) -> bool:
@@ -546,16 +555,13 @@ def _is_foreign(value: Value, made: str = "") -> bool:
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
     returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
+    made = {edge.callee.owner for edge in reading.graph.edges[function] if edge.how == "constructor"}
     # A plain record has no constructor of its own.
-    named = [call.callee for call in function.calls if call.name[:1].isupper()] if not function.native else ()
-    of = (
-        each.of
-        for chains in named
-        for each in reading.graph.evaluator.values(function, chains)
-        if isinstance(each, ClassValue)
-    )
-    made = function.name != "__init__" and any(each in classes for each in of)
-    if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
+    named = [call.callee for call in function.calls if call.name[:1].isupper()]
+    values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
+    made |= {each.of for each in values if isinstance(each, ClassValue)}
+    makes = function.name != "__init__" and not made.isdisjoint(classes)
+    if makes and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
         return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
