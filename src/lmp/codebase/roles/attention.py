@@ -35,8 +35,6 @@ BY_NAME = "by its name"
 KINDS = "names the kinds of it"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
-MOST_ALIKE = 3
-"""Classes that call the same attention of which each is told how."""
 ROOM = 10
 """Functions from which on a reader has no use for the lines inside of them."""
 
@@ -48,9 +46,8 @@ def attention_rows(reading: Reading) -> list[Row]:
         found.setdefault(of.key, Row("attention", role, of.qualname, place(of), why, rank))
 
     patches = dict(_patches(reading))
-    computes = dict(_computes(reading, set(patches.values())))
+    computes = dict(_computes(reading))
     classes = dict(_classes(reading, computes))
-    users = _users(reading, classes)
     masks = _masks(reading, {*computes, *(each for of in classes for each in of.methods.values())})
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
@@ -68,7 +65,7 @@ def attention_rows(reading: Reading) -> list[Row]:
         ):
             why = (
                 _named(reading, function, computes)
-                or _method(reading, function, classes, users)
+                or _method(reading, function, classes)
                 or ("makes a mask" if function in masks else "")
                 or _serves(reading, function, computes, classes)
                 or _chooses(reading, function, classes)
@@ -122,15 +119,11 @@ def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
                     yield function, value.of
 
 
-def _computes(reading: Reading, put: Set[Function]) -> Iterator[tuple[Function, str]]:
+def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
     """What computes attention, each function by the outermost one that it stands in: that is what others call."""
-    run = {*reading.functions, *(graph.body for graph in reading.facts.graphs.values() if graph.body is not None)}
     for function, why in reading.attends.items():
         outermost = function.outermost
-        callers = {edge.caller for edge in reading.graph.callers.get(outermost, ())}
-        # What only tests call is there to compare with.
-        unused = outermost.owner is None and why.startswith("products") and not callers & run and outermost not in put
-        if not SIDE.search(outermost.qualname) and not unused:
+        if not SIDE.search(outermost.qualname):
             yield outermost, why
     for function in reading.starts_attention:
         if function.key not in reading.kernels and not SIDE.search(function.name):
@@ -151,8 +144,6 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
     named = [of for of in reading.classes if of not in own and _is_named(of) and not SIDE.search(of.name)]
     leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
     sure = leads | own.keys()
-    # What hands out the class that computes it, where one is chosen among several.
-    sure |= {of for of in named if not of.native and sure & set(_handed_out(reading, of))}
     given = [of for function in computes if function.owner is None for of in _taken(reading, function)]
     bases = {base for of in sure for base in reading.graph.evaluator.line(of)[1:]}
     attends = {*computes, *(method for of in sure for method in of.methods.values())}
@@ -173,14 +164,6 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
         elif of in sure or any(each in CALLED for each in of.methods):
             # A config that is named after it computes nothing.
             yield of, BY_NAME
-
-
-def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
-    """Classes that methods of a class return."""
-    for method in of.methods.values():
-        for value in reading.graph.evaluator.returned(method, 0):
-            if isinstance(value, ClassValue):
-                yield value.of
 
 
 def is_enum(of: Class) -> bool:
@@ -218,22 +201,8 @@ def _detail(function: Function) -> bool:
     return function.nested or (function.owner is None and function.name.startswith("_"))
 
 
-def _users(reading: Reading, classes: dict[Class, str]) -> dict[Function, set[Class]]:
-    """Of what such classes call to attend: the classes that do."""
-    users: dict[Function, set[Class]] = {}
-    for of in classes:
-        for method in of.methods.values():
-            for edge in reading.graph.edges[method]:
-                if edge.callee.owner is not of and edge.callee in reading.attending:
-                    users.setdefault(edge.callee, set()).add(of)
-    return users
-
-
-def _method(reading: Reading, method: Function, classes: dict[Class, str], users: dict[Function, set[Class]]) -> str:
-    """A method of such a class that leads to attention, prepares it, or is one that its interface asks for.
-
-    Many models that share one attention call it alike: there the classes are named, and what they share.
-    """
+def _method(reading: Reading, method: Function, classes: dict[Class, str]) -> str:
+    """A method of such a class that leads to attention, or what prepares it."""
     # What a module keeps to itself is a part of what calls it, but where attention does.
     alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
     prepares = not (method.native or method.nested or alone)
@@ -241,11 +210,7 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str], users
         return "prepares attention"
     if method.native or method.owner not in classes or method.nested:
         return ""
-    if method in reading.attending:
-        ways = {each.callee for each in reading.graph.edges[method] if each.callee in reading.attending}
-        alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
-        return "" if alike else "leads to attention"
-    return ""
+    return "leads to attention" if method in reading.attending else ""
 
 
 def _masks(reading: Reading, attends: Set[Function]) -> set[Function]:
@@ -290,7 +255,7 @@ def _keys_or_values(call: Call) -> bool:
 
 
 def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
-    """It makes or returns one of several such classes that stand in for one another, or one of the kinds of attention."""
+    """It makes or returns one of several such classes that stand in for one another, or one of its kinds."""
     if function.native:
         return ""
     evaluator = reading.graph.evaluator

@@ -47,8 +47,6 @@ FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memo
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
-LOSS = frozenset(["label", "loss"])
-"""Words of what training keeps from step to step."""
 TOLD = PLACES | {"length", "lens", "size", "offset", "count", "seq", "seqlen", "seqlens", "num", "table"}
 """Words of what tells how much of a cache is filled, and where."""
 OF_A_MODEL = frozenset(["model", "config", "layer", "head"])
@@ -155,12 +153,6 @@ def role_of(name: str, thing: object) -> str:
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
     """Classes that keep tensors which others read and which an index write or a kernel fills."""
-    readers: dict[str, set[str]] = {}
-    attending = reading.attending
-    for function in reading.functions:
-        if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
-            for name in function.reads:
-                readers.setdefault(name, set()).add(function.file)
     stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
     yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
@@ -173,16 +165,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         ):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
-        cached = [
-            each.target
-            for each in made
-            if ({"kv", "key", "value", "cache"} & split(each.target))
-            and not (PLACES | LOSS) & split(each.target)
-            and readers.get(each.target, set()) - {of.file}
-        ]
-        if cached:
-            yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
-        elif pair:
+        if pair:
             yield of, f"keeps {' and '.join(pair[:2])}"
         elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)):
             yield of, "hands out places and takes them back"
@@ -306,9 +289,6 @@ def _about(reading: Reading, function: Function) -> str:
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    for call in () if function.native else function.calls:
-        if says(call.name, "kv_write") and "cache" in split(call.name) and "." in reading.dotted(function, call):
-            return f"has keys and values written: {call.name}"
     if "cache" in split(name):
         if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
             return "handles keys and values of a cache"
@@ -561,7 +541,7 @@ def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -
     values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
     made |= {each.of for each in values if isinstance(each, ClassValue)}
     makes = function.name != "__init__" and not made.isdisjoint(classes)
-    if makes and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
+    if makes and (_is_cache(returned, classes)):
         return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
@@ -591,12 +571,3 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
 
 def _is_cache(values: Iterable[Value], classes: Mapping[Class, str]) -> bool:
     return any(isinstance(each, Instance) and each.of in classes for each in map(innermost, values))
-
-
-def _keeps_one(reading: Reading, function: Function, classes: Mapping[Class, str]) -> bool:
-    """Whether a method keeps a cache on its object."""
-    return function.owner is not None and any(
-        inside is function and _is_cache(reading.graph.evaluator.values(function, (chain,)), classes)
-        for chains in function.owner.attributes.values()
-        for inside, chain in chains
-    )

@@ -17,23 +17,11 @@ from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
 PARAMETERS = frozenset(
-    [
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "max_new_tokens",
-        "max_tokens",
-        "max_completion_tokens",
-        "seed",
-        "typical_p",
-        "logit_bias",
-        "repeat_penalty",
-        "do_sample",
-    ]
+    (
+        *("temperature", "top_k", "top_p", "min_p", "typical_p", "do_sample", "seed", "logit_bias", "repeat_penalty"),
+        *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("max_new_tokens", "max_tokens", "max_completion_tokens"),
+    )
 )
 """Names that every API of sampling gives its parameters."""
 CARRIES = re.compile(r"Request|Response|Completion|Chat|Req(?=[A-Z]|$)")
@@ -365,10 +353,6 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
                     if split(of.name) & {"head", "model"} == {"head"}:
                         found.setdefault(of, "projects to the vocabulary")
-                elif weight:
-                    for edge in reading.graph.edges[method]:
-                        if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
-                            found.setdefault(edge.callee, "is handed the projection to the vocabulary")
     projects = {each for each, why in found.items() if why == COMPUTES and each not in reading.attending}
     for function in (method for of in own for method in of.methods.values()):
         for edge in reading.graph.edges[function]:
@@ -498,7 +482,9 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             reach |= {key for key, _ in call.keywords if key in PARAMETERS & function.params.keys()}
-            for key in (key for key, chains in call.keywords if key in DRAWN_BY and not chains):
+            for key in (
+                key for key, chains in call.keywords if key in DRAWN_BY and not (chains or _apart(reading, function))
+            ):
                 yield "parameters", f"{function.qualname}.{key}", Place(function.file, call.line), "fixed at the call"
         for key in sorted(reach) if not records else ():
             where = Place(function.file, function.lines.get(key, function.line))
@@ -548,20 +534,13 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
-        handed = {str(chain[-1]) for call in calls for chains in call.args for chain in chains}
-        lines = of.lines.items() if of is not None else ()
-        kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
         own = {edge.callee for call in calls for edge in reading.graph.edges[function] if edge.call is call}
         if not inside and any(len(reading.graph.callers.get(each, ())) > FEW for each in own):
             # The function of the code base that it calls is there for that, and stands for all who call it.
             continue
         long = function.end - function.line > LONG
-        if kept and function.name == "__init__" and of is not None:
-            # Of a constructor the seed that the object keeps and sets.
-            for name, line in kept.items():
-                yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
-        elif inside and "self" not in function.params and long and not says(function.name, "seed"):
+        if inside and "self" not in function.params and long and not says(function.name, "seed"):
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
