@@ -34,10 +34,8 @@ ROLES = (
     ),
 )
 """What a method of a cache does, by its verb; the first that fits."""
-COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
-"""Names of what tells how much is free or taken."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
-"""The same, as whole words: ``evictable`` tells and takes nothing."""
+"""Verbs of an allocator, as whole words: ``evictable`` tells and takes nothing."""
 LENDERS = frozenset(["block", "page", "slot", "allocator"])
 """Words of what hands out numbers of places, and keeps no tensors itself."""
 EMPTIES = re.compile(r"reset|clear|flush")
@@ -110,11 +108,9 @@ def cache_rows(reading: Reading) -> list[Row]:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
     for kernel in reading.facts.kernels:
-        name = kernel.name
-        if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
-            found.setdefault(
-                (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
-            )
+        name, at = kernel.name, kernel.place
+        if reading.is_own(at.file) and says(name, "kv_write") and not says(name, "attention"):
+            found.setdefault((at.file, at.line), Row("kv_cache", "update", name, at, "kernel", 1))
     return list(found.values())
 
 
@@ -136,12 +132,8 @@ def _is_aside(method: Function) -> bool:
     """What every object has, what is shown elsewhere, and what only prints."""
     if method.name == "__init__":
         return not any(each.on_self for each in method.made) and not MAKERS & {call.name for call in method.calls}
-    prints = "print" in split(method.name)
-    return (
-        prints
-        or (method.name.startswith(("__", "~", "operator")) and method.name != "__call__")
-        or method.name in ("begin", "end")
-    )
+    hidden = method.name.startswith(("__", "~", "operator")) and method.name != "__call__"
+    return hidden or "print" in split(method.name) or method.name in ("begin", "end")
 
 
 def role_of(name: str, thing: object) -> str:
@@ -540,8 +532,9 @@ def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -
     named = [call.callee for call in function.calls if call.name[:1].isupper()]
     values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
     made |= {each.of for each in values if isinstance(each, ClassValue)}
-    makes = function.name != "__init__" and not made.isdisjoint(classes)
-    if makes and (_is_cache(returned, classes)):
+    sets = function.owner.attributes.values() if function.owner is not None else ()
+    kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
+    if function.name != "__init__" and not made.isdisjoint(classes) and _is_cache((*returned, *kept), classes):
         return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
@@ -558,8 +551,6 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
     empties = EMPTIES.search(function.name)
     if asked := {name for name in used if TAKES & split(name) or (empties and EMPTIES.search(name))}:
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
-    if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
-        return f"counts what is free: {', '.join(sorted(asked))}"
     for chain in function.sets:
         known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
         if (known or "cache" in split(str(chain[-2]))) and TOLD & split(str(chain[-1])):

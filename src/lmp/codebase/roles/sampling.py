@@ -82,8 +82,9 @@ def sampling_rows(reading: Reading) -> list[Row]:
     draws = _draws(reading)
     natives = [each for each in reading.functions if each.native and _named(each)]
     kernels = [each for each in reading.facts.kernels if reading.is_own(each.place.file) and _speaks(each.name)]
+    # Without a draw its tokens may come back from elsewhere.
+    spine = _spine(reading, draws)
     if draws or natives or kernels:
-        spine = _spine(reading, draws)
         records = list(_parameter_classes(reading))
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
         heads = _heads(reading)
@@ -99,27 +100,18 @@ def sampling_rows(reading: Reading) -> list[Row]:
             certain = both or draws.get(function, NAMED) != NAMED
             add("sample", function.qualname, place(function), why, int(not certain))
             params = function.params.keys() | function.outermost.params.keys()
+            long = function in draws and function.end - function.line > LONGEST
             for call in function.calls:
+                name, at_line = f"{function.qualname}.{call.name}", Place(function.file, call.line)
                 if any(chain[0] in params for chain in call.callee if len(chain) == 1) and _handed(call):
                     # A function that a caller hands in: it changes them, or draws.
-                    add(
-                        "logits",
-                        f"{function.qualname}.{call.name}",
-                        Place(function.file, call.line),
-                        "is handed logits",
-                    )
-            for call in function.calls if function in draws and function.end - function.line > LONGEST else ():
-                if call.name in operators.DRAWS or call.name == "argmax":
-                    name = f"{function.qualname}.{call.name}"
-                    add("sample", name, Place(function.file, call.line), "where a long function draws")
+                    add("logits", name, at_line, "is handed logits")
+                elif long and (call.name in operators.DRAWS or call.name == "argmax"):
+                    add("sample", name, at_line, "where a long function draws")
             if function.nested:
                 add("sample", function.outermost.qualname, place(function.outermost), "the draw stands in it")
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
-        for function in _stops(reading, spine):
-            # A class that is called for nothing else stands for its method.
-            of = function.owner if function.name in CALLED and function.owner is not None else function
-            add("sample", of.qualname, place(of), "ends a text at a stop token", 0)
         for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
@@ -140,10 +132,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
-    else:
-        # The draw is elsewhere, and its tokens come back.
-        for function in _stops(reading, set()):
-            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
+    for function in _stops(reading, spine):
+        # A class that is called for nothing else stands for its method.
+        stops = function.owner if function.name in CALLED and function.owner is not None else function
+        add("sample", stops.qualname, place(stops), "ends a text at a stop token", 0)
     for of in reading.classes:
         if not of.native and any(chain[-1] in STEPS for chain in of.bases):
             add("logits", of.qualname, place(of), "is run by another package between the model and the draw", 0)
@@ -461,17 +453,12 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
         # What it asks of a request or of its arguments, by names that are none of its own.
-        said, name = (
-            {_plain(each) for each in function.reads.union(call.text for call in function.calls)},
-            split(function.name),
-        )
+        said = {_plain(each) for each in function.reads.union(call.text for call in function.calls)}
+        name = split(function.name)
         said &= PARAMETERS
         packs = said and name & PACKS and name & GENERATES
-        if packs or (
-            len(said - function.params.keys()) > 2
-            and name != {"main"}
-            and not _speaks(str(function.owner and function.owner.name))
-        ):
+        speaks = _speaks(str(function.owner and function.owner.name))
+        if packs or (len(said - function.params.keys()) > 2 and name != {"main"} and not speaks):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
         for key in function.params if not function.nested else ():
@@ -515,22 +502,15 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             if call.name in operators.SEEDS
             or (keys and _makes_key(reading, function, call) and _is_drawn_with(reading, function, call, drawing))
         ]
-        if (
-            not calls
-            or split(function.name) & {"state", "restore", "resume"}
-            or function.native
-            or _apart(reading, function)
-        ):
+        restores = split(function.name) & {"state", "restore", "resume"}
+        if not calls or restores or function.native or _apart(reading, function):
             continue
         of = function.owner
         # What an object seeds for itself counts where it draws.
         makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
         connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
-        if (
-            running
-            and not (connected or makes or "generate" in split(function.name))
-            and not says(function.name, "seed")
-        ):
+        named = "generate" in split(function.name) or says(function.name, "seed")
+        if running and not (connected or makes or named):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
