@@ -178,10 +178,6 @@ def words(name: str) -> set[str]:
     return {each.lower() for each in WORD.findall(name) if len(each) > 1}
 
 
-def _is_typing(value: Value) -> bool:
-    return isinstance(value, External) and value.dotted.startswith("typing.")
-
-
 def _same(name: str) -> set[str]:
     return {SYNONYMS.get(each, each) for each in words(name)}
 
@@ -433,9 +429,9 @@ class CallGraph:
         It is of the same file or imported there; else it is the one that also shares most words with where the call
         stands.
         """
-        known = (ClassValue, External)
+        known = [each for each in map(innermost, values) if isinstance(each, ClassValue | External)]
         # What makes an object of a class without a constructor calls nothing.
-        if any(isinstance(each, known) and not _is_typing(each) for each in map(innermost, values)):
+        if any(isinstance(each, ClassValue) or not each.dotted.startswith("typing.") for each in known):
             return {}
         chain = call.callee[0][:-1] if call.callee[0][-1] == CALLED[0] else call.callee[0]
         receiver = next((part for part in reversed(chain) if isinstance(part, str) and part.isidentifier()), "")

@@ -148,10 +148,9 @@ class Reading:
     def _inside(self, function: Function, call: Call) -> bool:
         """Whether a call leads to the code base's own code, or makes an object of it. Where it may be anything, reading
         does not tell."""
-        values = self.graph.evaluator.values(function, call.callee) if call.name[:1].isupper() else ()
-        return any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function]) or any(
-            isinstance(each, ClassValue) for each in values
-        )
+        of = self.graph.evaluator.values(function, call.callee) if call.name[:1].isupper() else ()
+        made = any(isinstance(each, ClassValue) for each in of)
+        return made or any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function])
 
     @cached_property
     def samples(self) -> dict[Function, str]:

@@ -207,14 +207,10 @@ def hands_on(reading: Reading) -> dict[Function, str]:
     return found
 
 
-def _scores(chains: Iterable[Chain]) -> bool:
-    """Whether an expression is named as logits or as probabilities."""
-    return any(isinstance(part, str) and split(part) & SCORES for chain in chains for part in chain[-2:])
-
-
 def _handed(call: Call | None) -> bool:
-    """Whether a call is given logits."""
-    return call is not None and any(_scores(chains) for chains in (*call.args, *(each for _, each in call.keywords)))
+    """Whether a call is given what is named as logits or as probabilities."""
+    parts = (part for chain in call.given for part in chain[-2:]) if call is not None else ()
+    return any(isinstance(part, str) and split(part) & SCORES for part in parts)
 
 
 def _passes(call: Call | None) -> bool:
@@ -335,7 +331,9 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     head = chain[1] in names or split(str(chain[1])) >= HEAD
                     computes = head or (chain in named and of_another)
                     if head and method.name != "__init__":
-                        found |= _around_head(reading, method, call)
+                        for to in (edge.callee for edge in reading.graph.edges[method] if edge.call is call):
+                            if to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
+                                found[to] = "projects to the vocabulary"
                 else:
                     # A weight may have a name of its own: a part of it, or one of another type.
                     kept = [*given, *(each for one in given for each in method.locals.get(str(one[0]), ()))]
@@ -358,14 +356,6 @@ def _keeps_logits(function: Function, edge: Edge) -> bool:
     """Whether a function keeps what a call gives as logits."""
     kept = {chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains}
     return edge.call is not None and not kept.isdisjoint(edge.call.callee)
-
-
-def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
-    """The projection that a method calls, where it is of the code base."""
-    for edge in reading.graph.edges[method]:
-        to = edge.callee
-        if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
-            yield to, "projects to the vocabulary"
 
 
 def _is_head(reading: Reading, of: Class, name: str) -> bool:
@@ -499,8 +489,7 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         calls = [
             call
             for call in function.calls
-            if call.name in operators.SEEDS
-            or (keys and _makes_key(reading, function, call) and _is_drawn_with(reading, function, call, drawing))
+            if call.name in operators.SEEDS or (keys and _draws_with(reading, function, call, drawing))
         ]
         restores = split(function.name) & {"state", "restore", "resume"}
         if not calls or restores or function.native or _apart(reading, function):
@@ -526,14 +515,14 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
             yield "seed", function.qualname, place(function), why
 
 
-def _makes_key(reading: Reading, function: Function, call: Call) -> bool:
-    """Whether a state of random numbers is made from a seed that is given: a number as written is none of a user."""
-    given = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
-    return given and operators.KEYS.search(reading.dotted(function, call)) is not None
+def _draws_with(reading: Reading, function: Function, call: Call, drawing: set[Function]) -> bool:
+    """Whether a key is made from a seed that is given, and draws: a number as written is none of a user.
 
-
-def _is_drawn_with(reading: Reading, function: Function, call: Call, drawing: set[Function]) -> bool:
-    """Whether a key is given to what draws, or back: it, or a part of what it is split into. One without a name is."""
+    It, or a part of what it is split into, goes to what draws, or back. One without a name does.
+    """
+    seeded = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
+    if not seeded or operators.KEYS.search(reading.dotted(function, call)) is None:
+        return False
     keys: set[str] = set()
     for _ in range(2):
         for name, chains in function.locals.items():
