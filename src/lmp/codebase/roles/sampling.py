@@ -423,13 +423,13 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
     line, ways = evaluator.line, reading.reaching(spine)
     above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
     for of in reading.classes:
-        if of.native or of in records:
-            continue
-        for method in of.methods.values():
+        for method in of.methods.values() if not of.native else ():
             kept = {name for name, sets in of.attributes.items() if any(by is method for by, _ in sets)}
             kept |= {str(c[1]) for call in method.calls if call.name == "append" for c in call.callee if c[0] == "self"}
             if len({_plain(name) for name in kept} & DRAWN_BY) > 1:
                 yield "parameters", method.qualname, place(method), BUILDS
+        if of.native or of in records:
+            continue
         if above & set(line(of)):
             yield "parameters", of.qualname, place(of), "of the same kind as the parameters' record"
         elif _speaks(of.qualname) and ways & set(of.methods.values()):
