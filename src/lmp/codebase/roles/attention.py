@@ -210,7 +210,8 @@ def _method(reading: Reading, method: Function, classes: dict[Class, str]) -> st
         return "prepares attention"
     if method.native or method.owner not in classes or method.nested:
         return ""
-    return "leads to attention" if method in reading.attending else ""
+    leads = method in reading.attending and not reading.is_beside(method.file)
+    return "leads to attention" if leads else ""
 
 
 def _masks(reading: Reading, attends: Set[Function]) -> set[Function]:

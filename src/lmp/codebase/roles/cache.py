@@ -22,16 +22,10 @@ ROLES = (
     ("evict", r"evict|prune|least_recent"),
     ("free", r"free|release|clear|reset|drop|remove|_rm$|seq_rm|seq_keep|dealloc|discard"),
     ("swap", r"swap|save|load|state_|offload|restore|serial|export|import"),
-    (
-        "accounting",
-        r"size|count|num_|usage|total|refs?$|refs_|available|can_use|get_used|capacity|bytes|breakdown|len$|pos_m",
-    ),
+    ("accounting", r"size|count|num_|used?_|usage|total|refs?(?:$|_)|available|capacity|bytes|len$"),
     ("allocate", r"alloc|init|reserve|find_slot|prepare|create|resize|new_"),
     ("paging", r"table|page|block|slot|match|prefix|split|req_to|index"),
-    (
-        "update",
-        r"append|update|write|copy|cpy|insert|store|put|set_|add|push|quantiz|shift|apply|extend|__call__|forward",
-    ),
+    ("update", r"append|update|write|copy|cpy|insert|store|put|set_|add|push|shift|apply|extend|__call__|forward"),
 )
 """What a method of a cache does, by its verb; the first that fits."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])

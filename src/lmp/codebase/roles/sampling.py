@@ -343,6 +343,10 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
                     if split(of.name) & {"head", "model"} == {"head"}:
                         found.setdefault(of, "projects to the vocabulary")
+                elif weight:
+                    for edge in reading.graph.edges[method]:
+                        if edge.call is call and edge.callee.owner is not None and reading.is_own(edge.callee.file):
+                            found.setdefault(edge.callee, "is handed the projection to the vocabulary")
     projects = {each for each, why in found.items() if why == COMPUTES and each not in reading.attending}
     for function in (method for of in own for method in of.methods.values()):
         for edge in reading.graph.edges[function]:
