@@ -76,18 +76,13 @@ def attend(q, k, v, cache):
 
 def test_where_caches_are_kept(tmp_path: Path) -> None:
     rows = found(tmp_path, "kv_cache", STATE)
-    # TheCache has one. A state says that it has a cache and how long it is, and replaces it.
+    # LayerCache names the type of a cache, and TheCache has one. A state says that it has a cache and how long it is,
+    # and replaces it: it is one.
     # A cache of pairs has both. Given keeps what is another's; ``use_cache`` and ``key_dtype`` hold no cache.
     # ``cache["v"]`` is of values that are kept.
     assert rows == {
-        *(
-            "TheCache",
-            "TheCache.cache",
-            "TheCache.cut",
-            "State.cache",
-            "State.cache_length",
-            "State.drop",
-        ),
+        *("LayerCache", "TheCache", "TheCache.cache", "TheCache.cut"),
+        *("State", "State.cache", "State.cache_length", "State.drop"),
         *("PairCache", "PairCache.keys", "PairCache.values", "attend"),
     }
 
@@ -249,8 +244,7 @@ def test_masks_of_what_may_be_attended_to(tmp_path: Path) -> None:
     }
 
 
-PAGED = """import flashinfer
-import torch
+PAGED = """import torch
 
 
 class SlotLender:
@@ -284,31 +278,22 @@ class Attention:
         self.v_cache = torch.zeros(size)
         self.use_cache = True
 
-    def put(self, k, v, places):
-        last = places[-1]
-        if last < 0:
-            raise ValueError(places)
-        first = places[0]
-        print(first)
-        flashinfer.append_paged_kv_cache(k, v, places)
-        return last
-
 
 def main(x):
     lender = SlotLender(4)
     lender.allocate("a", 1)
     lender.free("a")
     Desk().free(lender)
-    return Attention(4).put(x, x, x)
+    return Attention(4)
 """
 
 
-def test_numbers_of_places_and_writes_of_another_package(tmp_path: Path) -> None:
+def test_numbers_of_places(tmp_path: Path) -> None:
     # A lender of slots keeps no tensor, and main asks it for some; a desk lends no places. Attention makes
-    # both tensors; another package writes what put is given.
+    # both tensors.
     assert found(tmp_path, "kv_cache", PAGED) == {
         *("main", "SlotLender", "SlotLender.allocate", "SlotLender.free"),
-        *("Attention.__init__", "Attention.k_cache", "Attention.v_cache", "Attention.put"),
+        *("Attention.__init__", "Attention.k_cache", "Attention.v_cache"),
     }
 
 

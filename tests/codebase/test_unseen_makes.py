@@ -123,11 +123,12 @@ def test_ways_to_run_without_a_main_function(rows: list[Row]) -> None:
 
 def test_logits_are_followed_to_the_draw(rows: list[Row]) -> None:
     # ``forward`` calls the projection to the vocabulary, ``cut`` gets the logits of the draw, ``generate`` hands them
-    # on with a temperature of its own. What seeds no run is no seed of sampling.
+    # on with a temperature of its own and another number that nobody sets. What seeds no run is no seed of sampling.
     assert placed(rows, "sampling") == {
         ("tool/model.py", line(MODEL, "def forward")),
         ("tool/run.py", line(RUN, "def generate")),
         ("tool/run.py", line(RUN, "temperature: float")),
+        ("tool/run.py", line(RUN, "top_p=0.9")),
         ("tool/run.py", line(RUN, "def pick")),
         ("tool/run.py", line(RUN, "def cut")),
     }

@@ -454,8 +454,9 @@ class CallGraph:
         It is of the same file or imported there; else it is the one that also shares most words with where the call
         stands.
         """
-        foreign = [each for each in map(innermost, values) if isinstance(each, External)]
-        if any(not each.dotted.startswith("typing.") for each in foreign):
+        known = [each for each in map(innermost, values) if isinstance(each, ClassValue | External)]
+        # What makes an object of a class without a constructor calls nothing.
+        if any(isinstance(each, ClassValue) or not each.dotted.startswith("typing.") for each in known):
             return {}
         chain = call.callee[0][:-1] if call.callee[0][-1] == CALLED[0] else call.callee[0]
         receiver = next((part for part in reversed(chain) if isinstance(part, str) and part.isidentifier()), "")

@@ -32,10 +32,9 @@ OPERANDS = (
 """Names of the three operands of attention."""
 CHOICE = frozenset(["implementation", "impl", "backend"])
 BY_NAME = "by its name"
+KINDS = "names the kinds of it"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
-MOST_ALIKE = 3
-"""Classes that call the same attention of which each is told how."""
 ROOM = 10
 """Functions from which on a reader has no use for the lines inside of them."""
 
@@ -47,9 +46,9 @@ def attention_rows(reading: Reading) -> list[Row]:
         found.setdefault(of.key, Row("attention", role, of.qualname, place(of), why, rank))
 
     patches = dict(_patches(reading))
-    computes = dict(_computes(reading, set(patches.values())))
+    computes = dict(_computes(reading))
     classes = dict(_classes(reading, computes))
-    users = _users(reading, classes)
+    masks = _masks(reading, {*computes, *(each for of in classes for each in of.methods.values())})
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
     for function, why in () if reading.attending else _elsewhere(reading):
@@ -66,7 +65,8 @@ def attention_rows(reading: Reading) -> list[Row]:
         ):
             why = (
                 _named(reading, function, computes)
-                or _method(reading, function, classes, users)
+                or _method(reading, function, classes)
+                or ("makes a mask" if function in masks else "")
                 or _serves(reading, function, computes, classes)
                 or _chooses(reading, function, classes)
             )
@@ -119,15 +119,11 @@ def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
                     yield function, value.of
 
 
-def _computes(reading: Reading, put: Set[Function]) -> Iterator[tuple[Function, str]]:
+def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
     """What computes attention, each function by the outermost one that it stands in: that is what others call."""
-    run = {*reading.functions, *(graph.body for graph in reading.facts.graphs.values() if graph.body is not None)}
     for function, why in reading.attends.items():
         outermost = function.outermost
-        callers = {edge.caller for edge in reading.graph.callers.get(outermost, ())}
-        # What only tests call is there to compare with.
-        unused = outermost.owner is None and why.startswith("products") and not callers & run and outermost not in put
-        if not SIDE.search(outermost.qualname) and not unused:
+        if not SIDE.search(outermost.qualname):
             yield outermost, why
     for function in reading.starts_attention:
         if function.key not in reading.kernels and not SIDE.search(function.name):
@@ -148,8 +144,6 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
     named = [of for of in reading.classes if of not in own and _is_named(of) and not SIDE.search(of.name)]
     leads = {of for of in named if of.native or any(each in reading.attending for each in of.methods.values())}
     sure = leads | own.keys()
-    # What hands out the class that computes it, where one is chosen among several.
-    sure |= {of for of in named if not of.native and sure & set(_handed_out(reading, of))}
     given = [of for function in computes if function.owner is None for of in _taken(reading, function)]
     bases = {base for of in sure for base in reading.graph.evaluator.line(of)[1:]}
     attends = {*computes, *(method for of in sure for method in of.methods.values())}
@@ -165,17 +159,15 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             yield of, "what computes attention builds on it"
         elif of in taken:
             yield of, "what attention is given"
+        elif is_enum(of):
+            yield of, KINDS
         elif of in sure or any(each in CALLED for each in of.methods):
-            # A config or a kind that is named after it computes nothing.
+            # A config that is named after it computes nothing.
             yield of, BY_NAME
 
 
-def _handed_out(reading: Reading, of: Class) -> Iterator[Class]:
-    """Classes that methods of a class return."""
-    for method in of.methods.values():
-        for value in reading.graph.evaluator.returned(method, 0):
-            if isinstance(value, ClassValue):
-                yield value.of
+def is_enum(of: Class) -> bool:
+    return not of.native and any(str(chain[-1]).endswith("Enum") for chain in of.bases)
 
 
 def _is_named(of: Class) -> bool:
@@ -209,38 +201,35 @@ def _detail(function: Function) -> bool:
     return function.nested or (function.owner is None and function.name.startswith("_"))
 
 
-def _users(reading: Reading, classes: dict[Class, str]) -> dict[Function, set[Class]]:
-    """Of what such classes call to attend: the classes that do."""
-    users: dict[Function, set[Class]] = {}
-    for of in classes:
-        for method in of.methods.values():
-            for edge in reading.graph.edges[method]:
-                if edge.callee.owner is not of and edge.callee in reading.attending:
-                    users.setdefault(edge.callee, set()).add(of)
-    return users
-
-
-def _method(reading: Reading, method: Function, classes: dict[Class, str], users: dict[Function, set[Class]]) -> str:
-    """A method of such a class that leads to attention, prepares it, or is one that its interface asks for.
-
-    Many models that share one attention call it alike: there the classes are named, and what they share.
-    """
+def _method(reading: Reading, method: Function, classes: dict[Class, str]) -> str:
+    """A method of such a class that leads to attention, or what prepares it."""
     # What a module keeps to itself is a part of what calls it, but where attention does.
     alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
-    if not method.native and not method.nested and not alone:
-        if any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
-            return "prepares attention"
-        below = [edge.callee for edge in reading.graph.edges[method] if not _detail(edge.callee)]
-        told = len(method.params) == (method.owner is not None)
-        if says(method.name, "attention_mask") and not (told or any(says(e.name, "attention_mask") for e in below)):
-            return "makes a mask"
+    prepares = not (method.native or method.nested or alone)
+    if prepares and any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
+        return "prepares attention"
     if method.native or method.owner not in classes or method.nested:
         return ""
-    if method in reading.attending:
-        ways = {each.callee for each in reading.graph.edges[method] if each.callee in reading.attending}
-        alike = ways and all(len(users.get(each, ())) > MOST_ALIKE for each in ways)
-        return "" if alike else "leads to attention"
-    return ""
+    leads = method in reading.attending and not reading.is_beside(method.file)
+    return "leads to attention" if leads else ""
+
+
+def _masks(reading: Reading, attends: Set[Function]) -> set[Function]:
+    """What makes a mask: it is named after one of attention, or attention asks for it; what it is made by in turn."""
+    made = {each for each in reading.functions if "mask" in split(each.name) and not (each.native or each.nested)}
+    graph = reading.graph
+    waiting = [each for each in made if any(edge.caller in attends for edge in graph.callers.get(each, ()))]
+    found = set(waiting)
+    while waiting:
+        below = {edge.callee for edge in graph.edges[waiting.pop()]} & made - found
+        found |= below
+        waiting += below
+    for each in made:
+        below = {edge.callee for edge in graph.edges[each] if not _detail(edge.callee)}
+        told = len(each.params) == (each.owner is not None) or any(says(one.name, "attention_mask") for one in below)
+        if says(each.name, "attention_mask") and not (told or _detail(each)):
+            found.add(each)
+    return found
 
 
 def _operands(function: Function) -> int:
@@ -267,7 +256,7 @@ def _keys_or_values(call: Call) -> bool:
 
 
 def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
-    """It makes or returns one of several such classes that stand in for one another."""
+    """It makes or returns one of several such classes that stand in for one another, or one of its kinds."""
     if function.native:
         return ""
     evaluator = reading.graph.evaluator
@@ -279,7 +268,8 @@ def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) ->
             if not each.exact and isinstance(each, ClassValue):
                 chosen |= classes.keys() & set(evaluator.below(each.of))
     above = [set(evaluator.line(each)) for each in chosen if each is not None]
-    alike = len(above) > 1 and set.intersection(*above)
+    kinds = any(each is not None and classes[each] == KINDS for each in chosen)
+    alike = kinds or (len(above) > 1 and set.intersection(*above))
     return f"chooses among {', '.join(sorted(each.name for each in chosen if each)[:3])}" if alike else ""
 
 

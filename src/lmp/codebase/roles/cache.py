@@ -22,22 +22,14 @@ ROLES = (
     ("evict", r"evict|prune|least_recent"),
     ("free", r"free|release|clear|reset|drop|remove|_rm$|seq_rm|seq_keep|dealloc|discard"),
     ("swap", r"swap|save|load|state_|offload|restore|serial|export|import"),
-    (
-        "accounting",
-        r"size|count|num_|usage|total|refs?$|refs_|available|can_use|get_used|capacity|bytes|breakdown|len$|pos_m",
-    ),
+    ("accounting", r"size|count|num_|used?_|usage|total|refs?(?:$|_)|available|capacity|bytes|len$"),
     ("allocate", r"alloc|init|reserve|find_slot|prepare|create|resize|new_"),
     ("paging", r"table|page|block|slot|match|prefix|split|req_to|index"),
-    (
-        "update",
-        r"append|update|write|copy|cpy|insert|store|put|set_|add|push|quantiz|shift|apply|extend|__call__|forward",
-    ),
+    ("update", r"append|update|write|copy|cpy|insert|store|put|set_|add|push|shift|apply|extend|__call__|forward"),
 )
 """What a method of a cache does, by its verb; the first that fits."""
-COUNTS = re.compile(r"(?:_|^)(?:size|count|num|usage|total|available|capacity|used)(?:_|$)")
-"""Names of what tells how much is free or taken."""
 TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "deallocate"])
-"""The same, as whole words: ``evictable`` tells and takes nothing."""
+"""Verbs of an allocator, as whole words: ``evictable`` tells and takes nothing."""
 LENDERS = frozenset(["block", "page", "slot", "allocator"])
 """Words of what hands out numbers of places, and keeps no tensors itself."""
 EMPTIES = re.compile(r"reset|clear|flush")
@@ -47,8 +39,6 @@ FREE_MEMORY = frozenset(["mem_get_info", "memory_stats", "get_available_gpu_memo
 """Calls that tell the memory of a device."""
 PLACES = frozenset(["loc", "len", "slot", "index", "indice", "indices", "pos", "position", "mask", "id"])
 """Words of what tells places in a cache and holds nothing of it."""
-LOSS = frozenset(["label", "loss"])
-"""Words of what training keeps from step to step."""
 TOLD = PLACES | {"length", "lens", "size", "offset", "count", "seq", "seqlen", "seqlens", "num", "table"}
 """Words of what tells how much of a cache is filled, and where."""
 OF_A_MODEL = frozenset(["model", "config", "layer", "head"])
@@ -63,7 +53,7 @@ RECURRENT = frozenset(["ssm", "conv", "recurrent", "wkv"])
 """Words of the state that a recurrent layer carries in place of keys and values, as papers call it."""
 BY_NAME = "handles the cache"
 MAKES_FAR, PUTS_FAR = "makes what holds the cache", "hands over what another package keeps keys and values of"
-KEEPS = "keeps a cache"
+KEEPS, REPLACES = "keeps a cache", "replaces the cache that it keeps"
 SHORT = 5
 """Lines of a function that does one thing."""
 USES = 2
@@ -81,7 +71,7 @@ def cache_rows(reading: Reading) -> list[Row]:
     for of, why in classes.items():
         add(of, why)
         for method in of.methods.values():
-            if not _is_aside(method):
+            if not _is_aside(method) and (why != REPLACES or (method.name != "__init__" and _is_about(of, method))):
                 made = any(each.on_self for each in method.made) or method.name == "__init__"
                 # What is short, and changes what the cache keeps, does nothing else.
                 short = method.end - method.line <= SHORT and _changes(of, method)
@@ -103,16 +93,29 @@ def cache_rows(reading: Reading) -> list[Row]:
     for function, why in far(reading):
         add(function, why)
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
+    kept += _aliases(reading)
+    for function in reading.functions:
+        for write in () if function.native else function.writes:
+            if any(len(chain) > 1 and isinstance(chain[-1], str) and _is_both(chain[-1]) for chain in write.value):
+                kept.append((function.file, function.qualname, write.line, "takes the cache that a call gave"))
     for file, symbol, line, why in kept:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))
     for kernel in reading.facts.kernels:
-        name = kernel.name
-        if reading.is_own(kernel.place.file) and says(name, "kv_write") and not says(name, "attention"):
-            found.setdefault(
-                (kernel.place.file, kernel.place.line), Row("kv_cache", "update", name, kernel.place, "kernel", 1)
-            )
+        name, at = kernel.name, kernel.place
+        if reading.is_own(at.file) and says(name, "kv_write") and not says(name, "attention"):
+            found.setdefault((at.file, at.line), Row("kv_cache", "update", name, at, "kernel", 1))
     return list(found.values())
+
+
+def _aliases(reading: Reading) -> Iterator[tuple[str, str, int, str]]:
+    """Names that modules give to a type of a cache: ``KVCache = tuple[Tensor, Tensor]``."""
+    for file, graph in reading.facts.graphs.items():
+        lines = graph.body.lines if graph.body is not None and reading.is_own(file) else {}
+        for name, line in lines.items():
+            typed = name[:1].isupper() and any(chain[-1] == ITEM for chain in graph.names.get(name, ()))
+            if typed and "cache" in split(name) and not name.isupper() and not says(name, "not_kv_cache"):
+                yield file, name, line, "names the type of a cache"
 
 
 def _changes(of: Class, method: Function) -> bool:
@@ -123,12 +126,8 @@ def _is_aside(method: Function) -> bool:
     """What every object has, what is shown elsewhere, and what only prints."""
     if method.name == "__init__":
         return not any(each.on_self for each in method.made) and not MAKERS & {call.name for call in method.calls}
-    prints = "print" in split(method.name)
-    return (
-        prints
-        or (method.name.startswith(("__", "~", "operator")) and method.name != "__call__")
-        or method.name in ("begin", "end")
-    )
+    hidden = method.name.startswith(("__", "~", "operator")) and method.name != "__call__"
+    return hidden or "print" in split(method.name) or method.name in ("begin", "end")
 
 
 def role_of(name: str, thing: object) -> str:
@@ -140,37 +139,28 @@ def role_of(name: str, thing: object) -> str:
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
     """Classes that keep tensors which others read and which an index write or a kernel fills."""
-    readers: dict[str, set[str]] = {}
-    attending = reading.attending
-    for function in reading.functions:
-        if function in attending or says(function.qualname, "attention") or says(function.name, "kv_write"):
-            for name in function.reads:
-                readers.setdefault(name, set()).add(function.file)
     stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
     yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
-        if of in stores or says(of.name, "not_kv_cache") or (of.outer is not None and not of.native):
+        pair = _keys_and_values(of)
+        named = "cache" in split(of.name)
+        if (
+            of in stores
+            or (says(of.name, "not_kv_cache") and not (pair and named))
+            or (of.outer is not None and not of.native)
+        ):
             continue
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
-        cached = [
-            each.target
-            for each in made
-            if ({"kv", "key", "value", "cache"} & split(each.target))
-            and not (PLACES | LOSS) & split(each.target)
-            and readers.get(each.target, set()) - {of.file}
-        ]
-        if cached:
-            yield of, f"keeps {', '.join(sorted(set(cached))[:3])}, which attention reads"
-        elif pair := _keys_and_values(of):
+        if pair:
             yield of, f"keeps {' and '.join(pair[:2])}"
-        elif (made or _keeps_tensors(of) or split(of.name) & LENDERS) and _hands_out(of):
+        elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)):
             yield of, "hands out places and takes them back"
-        elif made and "cache" in split(of.name):
+        elif made and named:
             yield of, "keeps tensors and is named a cache"
-        elif says(of.name, "kv_cache") or (
-            "cache" in split(of.name) and KEEPS in (each[2] for each in _attributes(of))
-        ):
+        elif says(of.name, "kv_cache") or (named and KEEPS in (each[2] for each in _attributes(of))):
             yield of, "keeps what the cache holds or where"
+        elif _replaces(of):
+            yield of, REPLACES
         elif any(says(base.name, "kv_cache") for base in reading.graph.evaluator.line(of)[1:]):
             yield of, "builds on a cache"
 
@@ -231,6 +221,22 @@ def _hands_out(of: Class) -> bool:
     return re.search(r"alloc", names) is not None and re.search(r"free|release", names) is not None
 
 
+def _lends(of: Class) -> bool:
+    """Its name, or that of a method that takes or frees some, says that it hands out numbers of places."""
+    return any(split(each) & LENDERS for each in (of.name, *(name for name in of.methods if split(name) & TAKES)))
+
+
+def _replaces(of: Class) -> bool:
+    """A method of it, other than the one that makes it, sets an attribute in which it keeps a cache."""
+    kept = [of.attributes.get(name, ()) for name, _, why in _attributes(of) if why == KEEPS]
+    return any(by is not None and by.name != "__init__" for sets in kept for by, _ in sets)
+
+
+def _is_about(of: Class, method: Function) -> bool:
+    """Whether a method names an attribute in which its object keeps a cache."""
+    return any(name in method.reads for name, _, why in _attributes(of) if why == KEEPS)
+
+
 def _keeps_tensors(of: Class) -> bool:
     """An attribute of it is said to be of tensors."""
     return any("Tensor" in chain for chains in of.attributes.values() for _, chain in chains)
@@ -259,15 +265,16 @@ def _about(reading: Reading, function: Function) -> str:
         if function.native
         else _fills(function, attends) or _takes_back(function, attends) or _tensors(function, attends)
     )
+    if not why and not function.native and _measures(function, attends):
+        return "tells by their shape how many tokens are cached"
+    if name == "prepare_inputs_for_generation" and any(map(_is_both, function.params)):
+        return "cuts the input to what transformers finds in no cache"
     if why or says(name, "not_kv_cache"):
         return why
     if says(name, "kv_write") and not says(name, "attention"):
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    for call in () if function.native else function.calls:
-        if says(call.name, "kv_write") and "cache" in split(call.name) and "." in reading.dotted(function, call):
-            return f"has keys and values written: {call.name}"
     if "cache" in split(name):
         if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
             return "handles keys and values of a cache"
@@ -307,6 +314,22 @@ def _kept(function: Function, chains: Iterable[Chain], deep: int = 2) -> bool:
         if made and chain[0] == names[0] and _kept(function, made, deep - 1):
             return True
     return False
+
+
+def _measures(function: Function, attends: bool) -> bool:
+    """Whether it asks keys and values that it is given for their shape."""
+    given = {name for name in function.params if _is_both(name) or (attends and _is_whole(name))}
+    sizes = [chain for call in function.calls if call.name == "size" for chain in call.callee] if given else []
+    sizes += [chain for chains in function.locals.values() for chain in chains if "shape" in chain] if given else []
+    return any(name in given for chain in sizes for name in _roots(chain))
+
+
+def _roots(chain: Chain) -> Iterator[object]:
+    """The names that a chain begins with: its own, and those of what calls in it are given."""
+    yield chain[0]
+    for part in chain:
+        for first in part.first if isinstance(part, Applied) else ():
+            yield from _roots(first)
 
 
 def _fills(function: Function, attends: bool) -> str:
@@ -498,9 +521,14 @@ def _is_foreign(value: Value, made: str = "") -> bool:
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
     returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
-    made = any(edge.how == "constructor" and edge.callee.owner in classes for edge in reading.graph.edges[function])
-    made = made and function.name != "__init__"
-    if made and (_is_cache(returned, classes) or _keeps_one(reading, function, classes)):
+    made = {edge.callee.owner for edge in reading.graph.edges[function] if edge.how == "constructor"}
+    # A plain record has no constructor of its own.
+    named = [call.callee for call in function.calls if call.name[:1].isupper()]
+    values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
+    made |= {each.of for each in values if isinstance(each, ClassValue)}
+    sets = function.owner.attributes.values() if function.owner is not None else ()
+    kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
+    if function.name != "__init__" and not made.isdisjoint(classes) and _is_cache((*returned, *kept), classes):
         return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
@@ -517,8 +545,6 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
     empties = EMPTIES.search(function.name)
     if asked := {name for name in used if TAKES & split(name) or (empties and EMPTIES.search(name))}:
         return f"asks for places or gives them back: {', '.join(sorted(asked))}"
-    if len(asked := {name for name in used if COUNTS.search(name)}) > 1 and "log" not in split(function.name):
-        return f"counts what is free: {', '.join(sorted(asked))}"
     for chain in function.sets:
         known = _is_cache(reading.graph.evaluator.values(function, (chain[:-1],)), classes)
         if (known or "cache" in split(str(chain[-2]))) and TOLD & split(str(chain[-1])):
@@ -530,12 +556,3 @@ def _asks(reading: Reading, function: Function, classes: Mapping[Class, str], ha
 
 def _is_cache(values: Iterable[Value], classes: Mapping[Class, str]) -> bool:
     return any(isinstance(each, Instance) and each.of in classes for each in map(innermost, values))
-
-
-def _keeps_one(reading: Reading, function: Function, classes: Mapping[Class, str]) -> bool:
-    """Whether a method keeps a cache on its object."""
-    return function.owner is not None and any(
-        inside is function and _is_cache(reading.graph.evaluator.values(function, (chain,)), classes)
-        for chains in function.owner.attributes.values()
-        for inside, chain in chains
-    )

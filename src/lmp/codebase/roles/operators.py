@@ -45,6 +45,6 @@ KEYS = re.compile(r"\brandom\.(?:PRNGKey|key|seed)$")
 """Calls of array libraries that make such a state from a seed, or set it."""
 TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
-MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general"])
+MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot", "dot_general"])
 JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
 """What takes queries, keys and values, and only puts them together."""

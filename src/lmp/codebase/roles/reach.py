@@ -10,7 +10,7 @@ from functools import cached_property
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import External
+from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
 
@@ -139,13 +139,18 @@ class Reading:
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
                     found.setdefault(function, dotted or call.written)
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
-            if products >= 2 and any(call.name == "softmax" for call in function.calls):
+            names = {call.name for call in function.calls}
+            # One block after the other the softmax is written out, with the largest value so far.
+            if products >= 2 and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
                 found.setdefault(function, "products around a softmax")
         return found
 
     def _inside(self, function: Function, call: Call) -> bool:
-        """Whether a call leads to the code base's own code. Where it may be anything, reading does not tell."""
-        return any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function])
+        """Whether a call leads to the code base's own code, or makes an object of it. Where it may be anything, reading
+        does not tell."""
+        of = self.graph.evaluator.values(function, call.callee) if call.name[:1].isupper() else ()
+        made = any(isinstance(each, ClassValue) for each in of)
+        return made or any(edge.call is call and edge.of < MOST_KNOWN for edge in self.graph.edges[function])
 
     @cached_property
     def samples(self) -> dict[Function, str]:

@@ -8,36 +8,25 @@ from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.records import SUPER, Call, Chain, Class, Function, at
+from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function, at
 from lmp.codebase.graph.values import External, FunctionValue, argument
 from lmp.codebase.roles import operators
+from lmp.codebase.roles.attention import is_enum
 from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
 PARAMETERS = frozenset(
-    [
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "max_new_tokens",
-        "max_tokens",
-        "max_completion_tokens",
-        "seed",
-        "typical_p",
-        "logit_bias",
-        "repeat_penalty",
-        "do_sample",
-    ]
+    (
+        *("temperature", "top_k", "top_p", "min_p", "typical_p", "do_sample", "seed", "logit_bias", "repeat_penalty"),
+        *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("max_new_tokens", "max_tokens", "max_completion_tokens"),
+    )
 )
 """Names that every API of sampling gives its parameters."""
 CARRIES = re.compile(r"Request|Response|Completion|Chat|Req(?=[A-Z]|$)")
 """Classes that carry a request over the network, by their names."""
-PRODUCTS = operators.MATMULS | {"mm", "linear", "dot", "addmm"}
+PRODUCTS = operators.MATMULS | {"mm", "linear", "addmm"}
 CHECKS = re.compile(r"verif|valid|check|normal|post_init")
 DRAWN_BY = frozenset(["temperature", "top_k", "top_p", "min_p", "do_sample"])
 """Parameters of the draw alone."""
@@ -57,6 +46,8 @@ COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
+LONGEST = 100
+"""Lines of a function of which a reader has to be told where it draws."""
 ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
@@ -68,6 +59,8 @@ BOUNDS = re.compile(
     r"|max_(?:new|out|gen)\w*_(?:tok|len)"
 )
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
+STEPS = frozenset(["LogitsProcessor", "LogitsWarper", "StoppingCriteria"])
+"""Classes of transformers that one builds on to change logits or to end a text."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
@@ -89,9 +82,10 @@ def sampling_rows(reading: Reading) -> list[Row]:
     draws = _draws(reading)
     natives = [each for each in reading.functions if each.native and _named(each)]
     kernels = [each for each in reading.facts.kernels if reading.is_own(each.place.file) and _speaks(each.name)]
+    # Without a draw its tokens may come back from elsewhere.
+    spine = _spine(reading, draws)
     if draws or natives or kernels:
-        spine = _spine(reading, draws)
-        records = _records(reading)
+        records = list(_parameter_classes(reading))
         steps = _steps(reading, {*spine, *(each for of in records for each in of.methods.values())})
         heads = _heads(reading)
         for function in sorted(spine, key=lambda each: each.key):
@@ -106,23 +100,18 @@ def sampling_rows(reading: Reading) -> list[Row]:
             certain = both or draws.get(function, NAMED) != NAMED
             add("sample", function.qualname, place(function), why, int(not certain))
             params = function.params.keys() | function.outermost.params.keys()
+            long = function in draws and function.end - function.line > LONGEST
             for call in function.calls:
+                name, at_line = f"{function.qualname}.{call.name}", Place(function.file, call.line)
                 if any(chain[0] in params for chain in call.callee if len(chain) == 1) and _handed(call):
                     # A function that a caller hands in: it changes them, or draws.
-                    add(
-                        "logits",
-                        f"{function.qualname}.{call.name}",
-                        Place(function.file, call.line),
-                        "is handed logits",
-                    )
+                    add("logits", name, at_line, "is handed logits")
+                elif long and (call.name in operators.DRAWS or call.name == "argmax"):
+                    add("sample", name, at_line, "where a long function draws")
             if function.nested:
                 add("sample", function.outermost.qualname, place(function.outermost), "the draw stands in it")
         for thing, why in (*steps.items(), *heads.items()):
             add("logits", thing.qualname, place(thing), why, int(why != COMPUTES))
-        for function in _stops(reading, spine):
-            # A class that is called for nothing else stands for its method.
-            of = function.owner if function.name in CALLED and function.owner is not None else function
-            add("sample", of.qualname, place(of), "ends a text at a stop token", 0)
         for role, symbol, where, why in _parameters(reading, spine, records):
             add(role, symbol, where, why, int(why != BUILDS))
         for of in reading.classes:
@@ -143,10 +132,15 @@ def sampling_rows(reading: Reading) -> list[Row]:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
-    else:
-        # The draw is elsewhere, and its tokens come back.
-        for function in _stops(reading, set()):
-            add("sample", function.qualname, place(function), "ends a text at a stop token", 0)
+    for function in _stops(reading, spine):
+        # A class that is called for nothing else stands for its method.
+        stops = function.owner if function.name in CALLED and function.owner is not None else function
+        add("sample", stops.qualname, place(stops), "ends a text at a stop token", 0)
+    for of in reading.classes:
+        if not of.native and any(chain[-1] in STEPS for chain in of.bases):
+            add("logits", of.qualname, place(of), "is run by another package between the model and the draw", 0)
+        elif not of.methods and _speaks(of.name) and is_enum(of):
+            add("parameters", of.qualname, place(of), "names the ways to draw")
     for role, symbol, where, why in _seeds(reading):
         add(role, symbol, where, why, 0)
     for function in natives:
@@ -213,14 +207,10 @@ def hands_on(reading: Reading) -> dict[Function, str]:
     return found
 
 
-def _scores(chains: Iterable[Chain]) -> bool:
-    """Whether an expression is named as logits or as probabilities."""
-    return any(isinstance(part, str) and split(part) & SCORES for chain in chains for part in chain[-2:])
-
-
 def _handed(call: Call | None) -> bool:
-    """Whether a call is given logits."""
-    return call is not None and any(_scores(chains) for chains in (*call.args, *(each for _, each in call.keywords)))
+    """Whether a call is given what is named as logits or as probabilities."""
+    parts = (part for chain in call.given for part in chain[-2:]) if call is not None else ()
+    return any(isinstance(part, str) and split(part) & SCORES for part in parts)
 
 
 def _passes(call: Call | None) -> bool:
@@ -287,7 +277,7 @@ def _stops(reading: Reading, spine: set[Function]) -> Iterator[Function]:
         names = {*function.params, *function.reads} - {call.name for call in function.calls if call.name in ENDS}
         ends = function.name != "__init__" and any(split(name) & ENDS and not split(name) & TEXTS for name in names)
         callers = {edge.caller for edge in reading.graph.callers.get(function, ())}
-        if ends and given & TOKENS and (not spine or near & {function, *callers}):
+        if ends and given & TOKENS and (not spine or near & {function, *callers} or split(function.name) & ENDS):
             yield function
 
 
@@ -323,7 +313,11 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
         line = evaluator.line(of)
         names = {name for each in line for name in heads.get(each, ())}
         weights = {name for each in line for name in tables.get(each, ())}
+        if any(chain[-1] == "Embedding" for chain in of.bases):
+            weights.add("weight")
         for method in of.methods.values():
+            if method.numeric and "T" in method.reads and weights & method.gets.keys():
+                found.setdefault(method, COMPUTES)
             named = {
                 chain[:-1] for name, chains in method.locals.items() if "logits" in split(name) for chain in chains
             }
@@ -337,7 +331,9 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     head = chain[1] in names or split(str(chain[1])) >= HEAD
                     computes = head or (chain in named and of_another)
                     if head and method.name != "__init__":
-                        found |= _around_head(reading, method, call)
+                        for to in (edge.callee for edge in reading.graph.edges[method] if edge.call is call):
+                            if to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
+                                found[to] = "projects to the vocabulary"
                 else:
                     # A weight may have a name of its own: a part of it, or one of another type.
                     kept = [*given, *(each for one in given for each in method.locals.get(str(one[0]), ()))]
@@ -345,7 +341,7 @@ def _heads(reading: Reading) -> dict[Function | Class, str]:
                     computes = (weight or sized) and call.name in PRODUCTS
                 if computes and method.name != "__init__":
                     found.setdefault(method, COMPUTES if head or sized else "calls what gives logits")
-                    if "head" in split(of.name):
+                    if split(of.name) & {"head", "model"} == {"head"}:
                         found.setdefault(of, "projects to the vocabulary")
                 elif weight:
                     for edge in reading.graph.edges[method]:
@@ -364,14 +360,6 @@ def _keeps_logits(function: Function, edge: Edge) -> bool:
     """Whether a function keeps what a call gives as logits."""
     kept = {chain[:-1] for name, chains in function.locals.items() if "logits" in split(name) for chain in chains}
     return edge.call is not None and not kept.isdisjoint(edge.call.callee)
-
-
-def _around_head(reading: Reading, method: Function, call: Call) -> Iterator[tuple[Function, str]]:
-    """The projection that a method calls, where it is of the code base."""
-    for edge in reading.graph.edges[method]:
-        to = edge.callee
-        if edge.call is call and to.name in CALLED and to.owner is not None and "head" in split(to.owner.name):
-            yield to, "projects to the vocabulary"
 
 
 def _is_head(reading: Reading, of: Class, name: str) -> bool:
@@ -416,17 +404,13 @@ def _vocabulary(chains: Iterable[Chain]) -> bool:
     return any("vocab" in split(str(each)) for each in sizes)
 
 
-def _records(reading: Reading) -> list[Class]:
-    """Classes that keep the parameters; what carries a request over the network only where nothing else keeps them."""
-    every = list(_parameter_classes(reading))
-    kept = [of for of in every if not CARRIES.search(of.name)]
-    return kept if any(not of.native for of in kept) else every
-
-
 def _parameters(reading: Reading, spine: set[Function], records: list[Class]) -> Iterator[tuple[str, str, Place, str]]:
     """Records of the parameters with what builds and checks them; without one, arguments that reach the draw."""
     for of in records:
-        yield "parameters", of.qualname, place(of), "fields of sampling"
+        known = any(_plain(each.name) in PARAMETERS for each in of.fields)
+        if not (known and "config" in split(of.name)) or _speaks(of.name) or "Generat" in of.name:
+            # Settings of more than that are told by those fields alone.
+            yield "parameters", of.qualname, place(of), "fields of sampling"
         for method in of.methods.values():
             builds = any(chain[-1] == "classmethod" for chain in method.decorators)
             if builds or CHECKS.search(method.name):
@@ -443,6 +427,11 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
     line, ways = evaluator.line, reading.reaching(spine)
     above = {base for each in records for base in line(each)[1:] if base.fields or base.attributes}
     for of in reading.classes:
+        for method in of.methods.values() if not of.native else ():
+            kept = {name for name, sets in of.attributes.items() if any(by is method for by, _ in sets)}
+            kept |= {str(c[1]) for call in method.calls if call.name == "append" for c in call.callee if c[0] == "self"}
+            if len({_plain(name) for name in kept} & DRAWN_BY) > 1:
+                yield "parameters", method.qualname, place(method), BUILDS
         if of.native or of in records:
             continue
         if above & set(line(of)):
@@ -458,17 +447,12 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         if function.native or says(function.qualname, "not_sampling") or _inside(function):
             continue
         # What it asks of a request or of its arguments, by names that are none of its own.
-        said, name = (
-            {_plain(each) for each in function.reads.union(call.text for call in function.calls)},
-            split(function.name),
-        )
+        said = {_plain(each) for each in function.reads.union(call.text for call in function.calls)}
+        name = split(function.name)
         said &= PARAMETERS
         packs = said and name & PACKS and name & GENERATES
-        if packs or (
-            len(said - function.params.keys()) > 2
-            and name != {"main"}
-            and not _speaks(str(function.owner and function.owner.name))
-        ):
+        speaks = _speaks(str(function.owner and function.owner.name))
+        if packs or (len(said - function.params.keys()) > 2 and name != {"main"} and not speaks):
             yield "parameters", function.qualname, place(function), BUILDS
             continue
         for key in function.params if not function.nested else ():
@@ -479,6 +463,10 @@ def _parameters(reading: Reading, spine: set[Function], records: list[Class]) ->
         reaching = [each for each in reading.graph.edges[function] if function in spine and each.callee in spine]
         for call in (each.call for each in reaching if each.call is not None and _handed(each.call)):
             reach |= {key for key, _ in call.keywords if key in PARAMETERS & function.params.keys()}
+            for key in (
+                key for key, chains in call.keywords if key in DRAWN_BY and not (chains or _apart(reading, function))
+            ):
+                yield "parameters", f"{function.qualname}.{key}", Place(function.file, call.line), "fixed at the call"
         for key in sorted(reach) if not records else ():
             where = Place(function.file, function.lines.get(key, function.line))
             yield "parameters", f"{function.qualname}.{key}", where, "reaches the draw"
@@ -505,50 +493,50 @@ def _seeds(reading: Reading) -> Iterator[tuple[str, str, Place, str]]:
         calls = [
             call
             for call in function.calls
-            if call.name in operators.SEEDS or (keys and _makes_key(reading, function, call))
+            if call.name in operators.SEEDS or (keys and _draws_with(reading, function, call, drawing))
         ]
-        if (
-            not calls
-            or split(function.name) & {"state", "restore", "resume"}
-            or function.native
-            or _apart(reading, function)
-        ):
+        restores = split(function.name) & {"state", "restore", "resume"}
+        if not calls or restores or function.native or _apart(reading, function):
             continue
         of = function.owner
         # What an object seeds for itself counts where it draws.
         makes = any(_is_attending(reading, edge) for edge in reading.reached(function, lambda edge: True, 1))
         connected = running & around or (drawing or running) & set(of.methods.values() if of is not None else ())
-        if (
-            running
-            and not (connected or makes or "generate" in split(function.name))
-            and not says(function.name, "seed")
-        ):
+        named = "generate" in split(function.name) or says(function.name, "seed")
+        if running and not (connected or makes or named):
             # What shuffles data, or tries something, seeds for itself.
             continue
         why = ", ".join(sorted({call.name for call in calls}))
-        handed = {str(chain[-1]) for call in calls for chains in call.args for chain in chains}
-        lines = of.lines.items() if of is not None else ()
-        kept = {name: line for name, line in lines if "seed" in split(name) and name in handed}
         inside = [call for call in calls if not any(edge.call is call for edge in reading.graph.edges[function])]
         own = {edge.callee for call in calls for edge in reading.graph.edges[function] if edge.call is call}
         if not inside and any(len(reading.graph.callers.get(each, ())) > FEW for each in own):
             # The function of the code base that it calls is there for that, and stands for all who call it.
             continue
         long = function.end - function.line > LONG
-        if kept and function.name == "__init__" and of is not None:
-            # Of a constructor the seed that the object keeps and sets.
-            for name, line in kept.items():
-                yield "seed", f"{of.qualname}.{name}", Place(of.file, line), why
-        elif inside and "self" not in function.params and long and not says(function.name, "seed"):
+        if inside and "self" not in function.params and long and not says(function.name, "seed"):
             yield "seed", inside[0].written, Place(function.file, inside[0].line), f"in {function.qualname}"
         else:
             yield "seed", function.qualname, place(function), why
 
 
-def _makes_key(reading: Reading, function: Function, call: Call) -> bool:
-    """Whether a state of random numbers is made from a seed that is given: a number as written is none of a user."""
-    given = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
-    return given and operators.KEYS.search(reading.dotted(function, call)) is not None
+def _draws_with(reading: Reading, function: Function, call: Call, drawing: set[Function]) -> bool:
+    """Whether a key is made from a seed that is given, and draws: a number as written is none of a user.
+
+    It, or a part of what it is split into, goes to what draws, or back. One without a name does.
+    """
+    seeded = any(split(str(chain[-1])) & {"seed"} for chains in call.args[:1] for chain in chains)
+    if not seeded or operators.KEYS.search(reading.dotted(function, call)) is None:
+        return False
+    keys: set[str] = set()
+    for _ in range(2):
+        for name, chains in function.locals.items():
+            first = [each for chain in chains for part in chain if isinstance(part, Applied) for each in part.first]
+            made = any(chain[: len(of)] == of for of in call.callee for chain in (*chains, *first))
+            if made or any(chain[0] in keys for chain in first):
+                keys.add(name)
+    given = (edge for edge in reading.graph.edges[function] if edge.call is not None and edge.callee in drawing)
+    on = [*function.returns, *(chain for edge in given if edge.call is not None for chain in edge.call.given)]
+    return not keys or any(chain[0] in keys for chain in on)
 
 
 def _is_attending(reading: Reading, edge: Edge) -> bool:
@@ -585,5 +573,8 @@ def _parameter_classes(reading: Reading) -> Iterator[Class]:
         if says(of.qualname, "not_sampling") or of.within:
             continue
         names = {_plain(each.name) for each in of.fields} | {_plain(name) for name in of.attributes}
-        if len(names & PARAMETERS) >= 2 and not any(method in reading.attends for method in of.methods.values()):
+        limits = any(BOUNDS.search(each) for each in names) if names & DRAWN_BY else False
+        if len(names & PARAMETERS) + limits >= 2 and not any(
+            method in reading.attends for method in of.methods.values()
+        ):
             yield of
