@@ -32,17 +32,18 @@ MOST_OF_ONE = 8
 """Causes of one function that are named with it."""
 MOST_ALIKE = 3
 WEIGHTS = {
-    "function": (-1.36, -0.24),
-    "running": (0.35, -0.06),
-    "near": (0.79, -0.33),
-    "share": (0.58, 0.28),
-    "setting": (0.20, 0.08),
-    "kinds": (0.57, 0.00),
-    "causes": (0.30, 0.00),
-    "long": (0.22, 0.00),
+    "function": (-1.31, -0.25),
+    "running": (0.36, -0.08),
+    "near": (0.79, -0.35),
+    "share": (0.56, 0.29),
+    "setting": (0.24, 0.11),
+    "kinds": (0.55, 0.00),
+    "causes": (0.29, 0.00),
+    "long": (0.23, 0.00),
 }
 """What tells functions that readers named from others, in a code base of ``MEDIUM`` functions and what is added for one
-that is larger by a factor of e."""
+that is larger by a factor of e: a logistic fit over 32 code bases. Of a base that the fit left out, 48 % of the core
+rows stood among the 50, and 20 % of the 50 were right."""
 MEDIUM, SMALLEST = 300, 20
 AT_IMPORT, AT_PACKAGE = 0.04, -0.10
 """Weights of what is no kind of its own."""
