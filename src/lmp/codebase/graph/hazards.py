@@ -361,14 +361,14 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     sets = isinstance(target, ast.Subscript) and source.dotted(target.value) == "os.environ"
     if sets or ("." in name and root in source.aliases and root not in (*inside.params, "self")):
         _add(inside, "process", value, f"{name} = {written}")
-    elif called.rpartition(".")[2] in JOINS and (CACHED.search(written) or _has_word(name, written)):
+    elif called.rpartition(".")[2] in JOINS and CACHED.search(f"{name} = {written}"):
         _add(inside, "grows", value, f"{name} = {written}")
     if own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
         # The columns of a batch of texts.
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, written)
-    elif called == "min" and BOUND.search(written):
+    elif called == "min" and BOUND.search(written) and _has_word(name.rpartition(".")[2], written):
         # The least of what was seen is no limit.
         _add(inside, "cut", value, f"{name} = {written}")
     elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
@@ -379,7 +379,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
 
 
 def _has_word(name: str, written: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", written) is not None
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", written) is not None
 
 
 def _of_constant(source: Source, name: str, value: ast.expr, inside: Function) -> None:
