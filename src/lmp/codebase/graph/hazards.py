@@ -21,6 +21,8 @@ TROUBLE = re.compile(r"(?i)^\W*f?\W*(?:warning|ignor)|unknown|ignored|unsupporte
 IN_PLACE = ("append", "extend")
 """Methods of lists that change their object and return nothing."""
 LONGEST = 160
+SEARCHED = 400
+"""Letters of a call in which its form is looked for."""
 SET = re.compile(
     r"(?:\w+_)?(?:port|host|seed|batch_size|timeout|temperature|do_sample|top_[kp]|min_p|threads|workers)"
     r"|max_(?:\w+_)?(?:tokens?|len|length|seqlen|workers)"
@@ -36,6 +38,15 @@ LIMITS = re.compile(
     r"max_(?:\w+_)?(?:tokens?|len|length|seqlen)|max_batch_size|n_ctx|(?:\w+_)?context_(?:len|length|size)"
 )
 """Names of what ends a text or bounds a cache."""
+LIMITED = re.compile(r"max_|.*(?:_max|limit|timeout|retries)$|(?:n_ctx|context_(?:len|length|size))$")
+LOCAL = re.compile(
+    r"^[frb]?[\"'](?:\./|\.\./|~/|/tmp/|/home/|/mnt/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
+)
+"""Paths as a user's machine may not have them."""
+FOLDER = re.compile(r"\bPath\(|os\.path\.")
+CONSTANT = re.compile(
+    r"(?i)batch_size|timeout|port|host|max_|_max|limit|workers|threads|seed|window|n_ctx|retries|interval"
+)
 SIZES = re.compile(r"\b(?:(?:max_)?batch_size|max_\w+|cache_(?:size|len\w*)|num_(?:blocks|pages))\b")
 MAKES = ("zeros", "ones", "empty", "full")
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -44,6 +55,24 @@ GROUP = ("rank", "world_size", "init_method", "store", None)
 """Arguments that say who else is there."""
 TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
+JOINS = ("cat", "concat", "concatenate")
+CACHED = re.compile(r"(?i)cache|past|prev")
+WHOLE = ("manual_seed", "set_start_method", "set_default_dtype", "set_default_tensor_type")
+"""What sets something for the whole process."""
+FETCHES = ("hf_hub_download", "snapshot_download", "urlretrieve", "urlopen", "load_dataset", "get_encoding")
+FORMS: dict[HazardKind, re.Pattern[str]] = {
+    "waits": re.compile(
+        r"timeout ?= ?None|\.(?:wait|join|result|acquire|recv)\(\)$|(?:queue|conn)\w*\.get\(\)$|\bsleep\([\d.]+\)$"
+    ),
+    "existing": re.compile(r"\.(?:makedirs|mkdir)\((?!.*exist_ok)"),
+}
+"""Calls by how they are written."""
+LAST: dict[str, HazardKind] = {
+    **dict.fromkeys(FETCHES, "download"),
+    **dict.fromkeys(WHOLE, "process"),
+}
+"""Calls by their last name."""
+PROGRAMS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
 
 
@@ -56,6 +85,9 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
         _add(inside, "assert", node, source.written(node.test))
 
 
+READY = re.compile(r"self\.\w+(?: is not None)?")
+THERE = re.compile(r"\.exists\(|\bis_?(?:file|dir)\(")
+"""Tests of whether something was made before."""
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
 KILLS = ("os.kill", "os.killpg", "os.abort")
 
@@ -70,6 +102,12 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
+    leaves = node.body[-1]
+    if isinstance(leaves, ast.Continue):
+        _add(inside, "skipped", node, tested)
+    ready = isinstance(leaves, ast.Return) and leaves.value is None and READY.fullmatch(tested)
+    if ready or (THERE.search(tested) and not isinstance(leaves, ast.Raise)):
+        _add(inside, "kept", node, tested)
 
 
 def of_choice(source: Source, node: ast.If, inside: Function) -> None:
@@ -128,12 +166,27 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
 
 
-def of_handler(source: Source, node: ast.ExceptHandler, inside: Function) -> None:
-    """An error that ends the whole process."""
+def of_handler(source: Source, tried: list[ast.stmt], node: ast.ExceptHandler, inside: Function) -> None:
+    """An error that ends the whole process, and one that nobody hears of."""
     kind = source.written(node.type) if node.type is not None else ""
-    ends = [each for one in node.body for each in ast.walk(one) if isinstance(each, ast.Call)]
-    if any(source.dotted(each.func) in (*EXITS, *KILLS) for each in ends):
+    every = [each for one in node.body for each in ast.walk(one)]
+    if any(isinstance(each, ast.Call) and source.dotted(each.func) in (*EXITS, *KILLS) for each in every):
         _add(inside, "exits", node, f"except {kind}".strip())
+        return
+    broad = kind in ("", "Exception", "BaseException") or all(_is_quiet(source, each) for each in node.body)
+    # What is tried to see whether it works loses nothing.
+    tries = len(tried) == 1 and isinstance(tried[0], ast.Return)
+    if broad and not tries and not any(isinstance(each, ast.Raise) for each in every):
+        _add(inside, "silent", node, f"except {kind}".strip())
+
+
+def _is_quiet(source: Source, node: ast.stmt) -> bool:
+    """It goes on with nothing, or with a value that stands there."""
+    if isinstance(node, ast.Assign | ast.Return):
+        return node.value is None or isinstance(node.value, ast.Constant | ast.Name | ast.List | ast.Dict)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return source.written(node.value.func).rpartition(".")[2] in (*WARNS, *TELLS, "debug", "exception")
+    return isinstance(node, ast.Pass | ast.Continue | ast.Break)
 
 
 def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
@@ -142,8 +195,15 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
     for name, line, default in () if made.abstract else made.arguments:
         if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
-        if LIMITS.fullmatch(name) and default.isdigit() and int(default) > 0:
-            made.hazards.append(Hazard("limit", line, f"{name} = {default}"))
+        number = re.fullmatch(r"-?[\d._e]+", default)
+        kinds: dict[HazardKind, object] = {
+            "limit": number and LIMITED.match(name),
+            "default": number and SET.fullmatch(name),
+            "path": LOCAL.match(default),
+        }
+        made.hazards += [
+            Hazard(kind, line, f"{name} = {default}") for kind, counts in kinds.items() if default and counts
+        ]
 
 
 MANY = re.compile(r"(?:^|_)(?:prompts|messages|requests|texts|images|queries)$")
@@ -154,8 +214,15 @@ def of_memory(source: Source, node: ast.Attribute, inside: Function) -> None:
     _add(inside, "total memory", node, source.written(node))
 
 
-def of_subscript(node: ast.Subscript, inside: Function) -> None:
+def of_subscript(source: Source, node: ast.Subscript, inside: Function) -> None:
+    """Of many the first, and what is cut at a limit."""
     of, place = node.value, node.slice
+    if isinstance(place, ast.Slice) and inside.qualname and isinstance(node.ctx, ast.Load):
+        # The last of them, or the first: what is left of a split counts from a place that was found.
+        last = isinstance(place.lower, ast.UnaryOp) and place.upper is None
+        end = place.lower if last else place.upper if place.lower is None else None
+        if end is not None and BOUND.search(source.written(end)):
+            _add(inside, "cut", node, source.written(node))
     if not isinstance(place, ast.Constant) or not isinstance(node.ctx, ast.Load):
         return
     if isinstance(of, ast.Name) and place.value == 0 and MANY.search(of.id):
@@ -165,11 +232,25 @@ def of_subscript(node: ast.Subscript, inside: Function) -> None:
 
 
 def of_while(source: Source, node: ast.While, inside: Function) -> None:
-    """A loop whose first error ends it."""
+    """A loop without a limit, and one whose first error ends it."""
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
+    _add(inside, "waits", node, f"while {source.written(node.test)}")
     if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
+
+
+STEPS = re.compile(r"range\(.*(?:len|seq|tokens|shape)")
+
+
+def of_loop(source: Source, node: ast.For | ast.AsyncFor, inside: Function) -> None:
+    over = source.written(node.iter)
+    if STEPS.match(over):
+        _add(inside, "step by step", node, f"for {source.written(node.target)} in {over}")
+
+
+def of_global(node: ast.Global, inside: Function) -> None:
+    _add(inside, "process", node, f"global {', '.join(node.names)}")
 
 
 def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
@@ -270,30 +351,47 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     """What is cut to a limit in its own place, and a number in the place of a setting."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str) and ADDRESS.match(value.value):
         _add(inside, "address", value, f"{source.written(target)} = {source.written(value)}")
+    name, written = source.written(target), source.written(value)
     if not inside.qualname:
+        _of_constant(source, name, value, inside)
         return
-    name = source.written(target)
     own = isinstance(value, ast.Subscript) and source.written(value.value) == name
+    called = source.dotted(value.func) if isinstance(value, ast.Call) else ""
+    root = name.partition(".")[0]
+    sets = isinstance(target, ast.Subscript) and source.dotted(target.value) == "os.environ"
+    if sets or ("." in name and root in source.aliases and root not in (*inside.params, "self")):
+        _add(inside, "process", value, f"{name} = {written}")
+    elif called.rpartition(".")[2] in JOINS and CACHED.search(f"{name} = {written}"):
+        _add(inside, "grows", value, f"{name} = {written}")
     if own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
         # The columns of a batch of texts.
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
-            _add(inside, "cut", value, source.written(value))
-    elif own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
-        # The last of them, or the first: what is left of a split counts from a place that was found.
-        last = isinstance(value.slice.lower, ast.UnaryOp)
-        end = value.slice.lower if last else value.slice.upper
-        if end is not None and BOUND.search(source.written(end)) and (last or value.slice.lower is None):
-            _add(inside, "cut", value, source.written(value))
-    elif isinstance(value, ast.Call) and source.dotted(value.func) == "min" and "." in name:
+            _add(inside, "cut", value, written)
+    elif called == "min" and BOUND.search(written) and _has_word(name.rpartition(".")[2], written):
         # The least of what was seen is no limit.
-        if any(source.written(each) == name for each in value.args) and BOUND.search(source.written(value)):
-            _add(inside, "cut", value, f"{name} = {source.written(value)}")
+        _add(inside, "cut", value, f"{name} = {written}")
     elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
         if any(each in source.text for each in ("queue.Full", "QueueFull")):
             _add(inside, "unbounded", value, f"{name} = {source.written(value)}")
     elif isinstance(target, ast.Name) and SET.fullmatch(name) and _number(value) and value.value not in (0, 1, -1):
         _add(inside, "fixed", value, f"{name} = {source.written(value)}")
+
+
+def _has_word(name: str, written: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", written) is not None
+
+
+def _of_constant(source: Source, name: str, value: ast.expr, inside: Function) -> None:
+    """What a module or class sets once, when it is imported."""
+    written = source.written(value)
+    if _number(value) and CONSTANT.search(name):
+        # A field has another value where an argument gives it.
+        _add(inside, "fixed" if name.isupper() else "default", value, f"{name} = {written}")
+    elif (isinstance(value, ast.Constant) and LOCAL.match(written)) or (name.isupper() and FOLDER.search(written)):
+        _add(inside, "path", value, f"{name} = {written}")
+    elif "environ" in written or "getenv" in written:
+        _add(inside, "read once", value, f"{name} = {written}")
 
 
 def _names(node: ast.expr | None) -> bool:
@@ -314,6 +412,23 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     if not inside.qualname:
         return
     last = name.rpartition(".")[2] or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+    written = source.written(node)
+    kinds = [kind for kind, form in FORMS.items() if form.search(written[:SEARCHED])]
+    if name in (*PROGRAMS, "subprocess.Popen"):
+        kinds.append("program")
+    elif name == "torch.load" and "weights_only" not in written:
+        kinds.append("pickle")
+    elif name == "torch.multinomial" and "generator" not in written:
+        kinds.append("draw")
+    elif name == "signal.signal":
+        kinds.append("process")
+    elif last == "setattr":
+        kinds += ["by text"] if len(node.args) > 1 and not isinstance(node.args[1], ast.Constant) else []
+    elif last in LAST and "enerator" not in written:
+        # A generator of its own is no state of the process.
+        kinds.append(LAST[last])
+    for kind in kinds:
+        _add(inside, kind, node, written)
     message = source.written(node.args[0]) if node.args and last in (*WARNS, *TELLS) else ""
     if (FALLS_BACK if last in WARNS else TROUBLE).search(message) and "deprecat" not in message.lower():
         _add(inside, "falls back", node, message)

@@ -147,6 +147,7 @@ class _Reader:
             case ast.For() | ast.AsyncFor():
                 self.expression(node.iter, inside, loop)
                 self.bind(node.target, self.items(node.iter), inside, owner)
+                hazards.of_loop(self.source, node, inside)
                 inside.loops += 1
                 self.block(node.body, inside, owner, loop + 1)
                 self.block(node.orelse, inside, owner, loop)
@@ -180,7 +181,7 @@ class _Reader:
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
                 for handler in node.handlers:
-                    hazards.of_handler(self.source, handler, inside)
+                    hazards.of_handler(self.source, node.body, handler, inside)
                     self.block(handler.body, inside, owner, loop)
                 self.block(node.orelse, inside, owner, loop)
                 self.block(node.finalbody, inside, owner, loop)
@@ -206,6 +207,7 @@ class _Reader:
                 for alias in node.names:
                     inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
+                hazards.of_global(node, inside)
                 for name in node.names:
                     # What it assigns is the module's.
                     inside.locals[name] = self.found.body.locals.setdefault(name, [])
@@ -433,7 +435,7 @@ class _Reader:
                 self.call(each, inside, depth)
             elif isinstance(each, ast.Subscript):
                 self.asks(each.value, each.slice, None)
-                hazards.of_subscript(each, inside)
+                hazards.of_subscript(self.source, each, inside)
             elif isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn):
                 self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
