@@ -352,8 +352,10 @@ class Paths:
                     beside = [each for each in inner if kind == "sampling" and length[each] <= length[first] + 1]
                     beside.sort(key=lambda each: each.owner is not first.owner)
                     by_name = {each.name: each for each in reversed(beside) if _alike(each, first)}
-                    # Another family of models has a loop of its own, of the same name.
-                    twins = [each for each in attends if each.name == first.name and each in other and each not in one]
+                    # Another family of models, with attention of its own, has a loop of its own, of the same name.
+                    named = [each for each in attends if each.name == first.name and each in other]
+                    below_first = self._below([first]) & self.attention
+                    twins = [each for each in named if not self._below([each]) & below_first]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
         # One over layers ends when they do.
