@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
@@ -469,7 +469,25 @@ class Paths:
         flow.add(self._parts(flow), PART)
         if len(flow.edge_of) < FEW:
             flow.add(self._loaded(flow), PART)
-        return list(self._in_order(starts, flow.most()))
+        return list(self._in_order(starts, self._told(flow.most())))
+
+    def _told(self, edges: Iterable[Edge]) -> list[Edge]:
+        """Calls of a function that is only handed over are those of the one that it stands in: the body of a loop that
+        an array library runs."""
+        found: dict[tuple[Function, Function], Edge] = {}
+        for edge in edges:
+            caller, callee = self._around(edge.caller), self._around(edge.callee)
+            if caller is not callee:
+                found.setdefault((caller, callee), replace(edge, caller=caller, callee=callee))
+        return list(found.values())
+
+    def _around(self, function: Function) -> Function:
+        while function.nested and function.outer is not None:
+            edges = self.reading.graph.callers.get(function, ())
+            if not edges or any(edge.how != "callback" for edge in edges):
+                break
+            function = function.outer
+        return function
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
         """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
