@@ -398,7 +398,11 @@ class CallGraph:
         if receiver in ("self", "cls", ""):
             return {}
         near = self._alike(receiver, found)
-        if near and (name not in COMMON or len(words(receiver)) > 1):
+        if name in COMMON and len(words(receiver)) == 1:
+            # A common name says something where one class of the same file has it.
+            here = self._here(near, function.file)
+            near = here if len(here) == 1 else []
+        if near:
             return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
         if name in COMMON or not found:
             if name == "forward":
