@@ -138,6 +138,8 @@ class Reading:
                 dotted = self.dotted(function, call)
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
                     found.setdefault(function, dotted or call.written)
+            if split(function.name) & ATTENDS and works(function) and _is_qkv(function):
+                found.setdefault(function, "is given queries, keys and values")
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
             if products >= 2 and any(call.name == "softmax" for call in function.calls):
                 found.setdefault(function, "products around a softmax")
@@ -386,6 +388,12 @@ def _takes_all(function: Function, call: Call) -> bool:
     parts = {found[1] or found[2][0] for chain in given if (found := names.match(str(chain[0])))}
     cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
     return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
+
+
+def _is_qkv(function: Function) -> bool:
+    """Whether a function is given queries with keys and values, or with their cache."""
+    parts = {match[1] or match[2][0] for name in function.params if (match := QKV.match(name))}
+    return "q" in parts and (parts == {"q", "k", "v"} or any(split(name) & {"kv"} for name in function.params))
 
 
 def _gives(chain: Chain) -> bool:
