@@ -469,10 +469,12 @@ class Evaluator:
         return tuple(found)[:MOST]
 
     def _wide(self, found: Iterable[Value]) -> bool:
-        """Whether all are objects of a class with so many below that its name says little."""
+        """Whether all are objects of a protocol, or of a class with so many below that its name says little."""
         kinds = [innermost(each) for each in found]
         return bool(kinds) and all(
-            isinstance(each, Instance) and not each.exact and sum(1 for _ in self.below(each.of)) > MOST_BELOW
+            isinstance(each, Instance)
+            and not each.exact
+            and (any("Protocol" in base for base in each.of.bases) or sum(1 for _ in self.below(each.of)) > MOST_BELOW)
             for each in kinds
         )
 
@@ -612,7 +614,7 @@ class Evaluator:
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
-        if wide and not any(isinstance(innermost(each), Instance) for each in found):
+        if wide and not any(isinstance(innermost(each), Instance | FunctionValue) for each in found):
             return typed
         return tuple(found)
 
