@@ -40,6 +40,8 @@ FLUENT = frozenset(
 """Methods of torch's modules that return the module."""
 TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
+FOLDS = frozenset(["fold", "scan"])
+"""Methods of haliax's stacks of modules that call one after another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -393,8 +395,8 @@ class Evaluator:
         if isinstance(value, Bag) and value.context is not None:
             chains = next((chains for each, chains in value.named if each == name), ())
             return self._all(value.context, chains, depth)
-        if isinstance(value, Many) and name in TAKES_OUT:
-            return (value,)
+        if isinstance(value, Many) and name in TAKES_OUT | FOLDS:
+            return (value,) if name in TAKES_OUT else (value.of,)
         if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
             return (value,)
         return ()

@@ -385,11 +385,14 @@ class Paths:
         return {made} if made is not None else set()
 
     def _outermost(self, model: Function) -> set[Function]:
-        """The model, and what it wraps: a model without its head, which others may call instead."""
+        """The model, and what it wraps: a model without its head, which others may call instead. Other methods of its
+        class that attend, and neither call it nor are called by it, run it too."""
         attends = self.reading.reaching(self.attention)
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
         named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
-        return {model, *(each for each in named if each.file == model.file)}
+        methods = set(model.owner.methods.values()) if model.owner is not None else set()
+        others = (methods & attends) - self.reading.reaching([model]) - self._below([model])
+        return {model, *others, *(each for each in named if each.file == model.file)}
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
