@@ -44,7 +44,7 @@ SEEDS = frozenset(
 KEYS = re.compile(r"\brandom\.(?:PRNGKey|key|seed)$")
 """Calls of array libraries that make such a state from a seed, or set it."""
 TRAINS = frozenset(
-    ["backward", "value_and_grad", "grad", "filter_value_and_grad", "filter_grad", "apply_gradients", "apply_updates"]
+    ["backward", "value_and_grad", "grad", "filter_value_and_grad", "filter_grad", "apply_gradients"]
 )
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general", "dot", "tensordot"])
