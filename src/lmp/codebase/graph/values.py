@@ -40,6 +40,8 @@ FLUENT = frozenset(
 """Methods of torch's modules that return the module."""
 TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
+REGISTERS = "register"
+"""How a method of a registry begins that is given what it keeps."""
 FOLDS = frozenset(["fold", "scan"])
 """Methods of haliax's stacks of modules that call one after another."""
 
@@ -122,6 +124,7 @@ class Evaluator:
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
+        self._registered: dict[tuple[str, str], list[tuple[Function | None, str, Chain]]] = {}
         self._cut = 0
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -149,6 +152,12 @@ class Evaluator:
                 for chain in thing.decorators:
                     named = [part for part in chain if isinstance(part, str)]
                     self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
+                    if len(chain) > 1 and scope is None and isinstance(chain[1], str):
+                        self._keep(graph.file, chain, [(graph.body, (thing.name,))])
+            for function in graph.functions:
+                for call in function.calls:
+                    for chain in call.callee[:1] if call.name.startswith(REGISTERS) else ():
+                        self._keep(graph.file, chain, [(function, each) for each in call.given])
         self._memo.clear()
         for graph in graphs.values():
             for held in graph.held:
@@ -165,6 +174,25 @@ class Evaluator:
                     for _, chain in given:
                         if isinstance(chain[-1], str) and chain[-1] != name:
                             self._kept_as.setdefault(chain[-1], {})[name] = None
+
+    def _keep(self, file: str, chain: Chain, given: Iterable[tuple[Function | None, Chain]]) -> None:
+        """What a registry of a module is given to keep: ``@MODELS.register("a")``, ``MODELS.register("b", function)``."""
+        name = chain[0]
+        if not str(chain[1:2] and chain[1]).startswith(REGISTERS):
+            return
+        kept = [(function, file, each) for function, each in given]
+        graph = self.graphs.get(file)
+        while graph is not None and name not in graph.names:
+            # It is imported from where it is made.
+            where = self.modules.of_import(graph.imports[name], graph.file) if name in graph.imports else None
+            graph = self.graphs[where[0]] if where is not None and where[0] != graph.file else None
+            name = where[1] if where is not None else name
+        if graph is not None:
+            self._registered.setdefault((graph.file, name), []).extend(kept)
+
+    @cached_property
+    def _registries(self) -> set[str]:
+        return {name for _, name in self._registered}
 
     def decorates(self, function: Function) -> bool:
         """Whether something has a decorator of this name."""
@@ -293,6 +321,12 @@ class Evaluator:
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
+        if isinstance(last, Applied) and context is not None and all(isinstance(each, External) for each in found):
+            # What is given a registry, and returns what reading does not tell, makes one of what that keeps.
+            calls = [call for call in context.calls if self._registered and chain[:-1] in call.callee]
+            given = [each for call in calls for each in call.given if len(each) == 1 and each[0] in self._registries]
+            kept = (value.of for value in self._all(context, given, depth) if isinstance(value, Many))
+            found = {Instance(each.of, each.exact): None for each in kept if isinstance(each, ClassValue)} or found
         return tuple(found)[:MOST]
 
     def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
@@ -548,6 +582,9 @@ class Evaluator:
             found = self._all(graph.body, graph.names.get(name, ()), depth)
             for function, chain in graph.filled.get(name, ()):
                 found = (*found, *self.chain(function, file, chain, depth + 1))
+            for context, there, chain in self._registered.get((file, name), ()):
+                kept = self.chain(context, there, chain, depth + 1)
+                found = (*found, *(Many(each) for each in kept if isinstance(each, ClassValue | FunctionValue)))
             given = self.imported(graph.imports[name], file, depth) if name in graph.imports else ()
             if any(isinstance(each, ClassValue) for each in given) and name not in graph.names:
                 # ``Jobs.add(job)`` on a class is a function of it, and fills no collection of this module.
