@@ -323,7 +323,10 @@ class Reading:
         for function in self.functions:
             led: dict[int, list[Function]] = {}
             for edge in self.graph.edges[function]:
-                led.setdefault(id(edge.call), []).append(edge.callee)
+                # What a name says of a module, the whole model says better.
+                guessed = edge.how == "name" and named and edge.call is not None and _calls_model(edge.call)
+                if not guessed:
+                    led.setdefault(id(edge.call), []).append(edge.callee)
             for call in () if function.native or function is model else function.calls:
                 known = led.get(id(call), ())
                 target: Function | None = None
