@@ -464,7 +464,9 @@ class Paths:
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
-            starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
+            # A feed forward that no model calls is none of a run.
+            runs = [ways for kind, ways in ends.items() if kind != "feed forward" or "attention" not in ends]
+            starts = [each for ways in runs for each in (*self._starts(ways), *self._handlers(ways))]
         led = [each for each in self.hubs if each in self.model.far]
         flow.run(led, {kind: ways for kind, ways in ends.items() if kind != "queue"})
         flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
