@@ -176,7 +176,7 @@ class Evaluator:
                             self._kept_as.setdefault(chain[-1], {})[name] = None
 
     def _keep(self, file: str, chain: Chain, given: Iterable[tuple[Function | None, Chain]]) -> None:
-        """What a registry of a module is given to keep: ``@MODELS.register("a")``, ``MODELS.register("b", function)``."""
+        """What a registry is given to keep: ``@MODELS.register("a")``, ``MODELS.register("b", function)``."""
         name = chain[0]
         if not str(chain[1:2] and chain[1]).startswith(REGISTERS):
             return

@@ -14,6 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -100,9 +101,15 @@ def _aside(edge: Edge) -> bool:
 
 
 class Paths:
-    def __init__(self, reading: Reading, rows: Iterable[Row]) -> None:
+    def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.rows = list(rows)
+        self.rows: list[Row] = []
+
+    def among(self, rows: Iterable[Row]) -> Paths:
+        """The same graph and loops, where it is known what plays which part."""
+        found = copy(self)
+        found.rows = list(rows)
+        return found
 
     # -- the graph, without the targets that another stands for --------------------------------------------------------
 
@@ -332,10 +339,9 @@ class Paths:
         below = self._below([model] if model is not None else [])
         begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
         started = self._below(each for each in self.reading.functions if each.key in begun)
-        attends = self.ends["attention"].far if "attention" in self.ends else {}
-        for kind in ("sampling", "training"):
-            if kind in self.ends:
-                ends = self.training if kind == "training" else self.ends[kind].ends
+        attends = self.ways(self.attention).far
+        for kind, ends in (("sampling", self.sampling), ("training", self.training)):
+            if ends:
                 one, other = self.model.far, self.ways(ends - below or ends).far
                 # What sets up runs no model for a user.
                 both = [
@@ -378,7 +384,12 @@ class Paths:
             run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
             if run and (within or (each in ends and each.loops)):
                 order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
-        return sorted(order, key=order.__getitem__)
+        found = sorted(order, key=order.__getitem__)
+        # A step with loops inside, which its own object repeats for ever, is not the loop.
+        of = found[0].owner if found else None
+        above = {edge.caller for edge in self.reading.graph.callers.get(found[0], ())} if of is not None else set()
+        outer = [each for each in found if each.endless and each.owner is of and each in above]
+        return list(dict.fromkeys((*outer, *found)))
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
-from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
+from lmp.codebase.graph.graph import CALLED, CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import External
 from lmp.codebase.roles import operators
@@ -24,7 +24,7 @@ SETS = frozenset(
     )
 )
 """Words of functions that make, set or tell something, and compute nothing."""
-MODEL, CALLED = "model", ("forward", "__call__")
+MODEL = "model"
 MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
 PARTS = frozenset(
     ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
