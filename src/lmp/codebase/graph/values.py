@@ -582,8 +582,8 @@ class Evaluator:
             found = self._all(graph.body, graph.names.get(name, ()), depth)
             for function, chain in graph.filled.get(name, ()):
                 found = (*found, *self.chain(function, file, chain, depth + 1))
-            for context, there, chain in self._registered.get((file, name), ()):
-                kept = self.chain(context, there, chain, depth + 1)
+            for context, registered, chain in self._registered.get((file, name), ()):
+                kept = self.chain(context, registered, chain, depth + 1)
                 found = (*found, *(Many(each) for each in kept if isinstance(each, ClassValue | FunctionValue)))
             given = self.imported(graph.imports[name], file, depth) if name in graph.imports else ()
             if any(isinstance(each, ClassValue) for each in given) and name not in graph.names:
