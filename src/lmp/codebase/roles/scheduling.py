@@ -62,6 +62,7 @@ HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", 
 """How a place of a semaphore is taken and freed, and words of how long a queue is."""
 MAKES_LOADER = re.compile(r"_*(?:get|make|build|create|set_?up)_(?:\w+_)?data_?loaders?$")
 MICRO = re.compile("micro_?batch|split_batch")
+"""How a function is named that makes what gives batches of samples, and one that cuts a batch into smaller ones."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
 """Functions of libraries that cut a sequence into pieces."""
 SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
@@ -279,12 +280,12 @@ def _data(reading: Reading) -> Iterator[Row]:
         called = {call.name for call in function.calls}
         loads = any(LOADER.search(call.name) and not _own_call(reading, function, call) for call in function.calls)
         passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
-        passes = passes or MAKES_LOADER.match(function.name)
+        makes = passes or MAKES_LOADER.match(function.name)
         fills = (called & JOINS and called & FILLS) or ("len" in called and any(split(name) & PADS for name in called))
         pads = "pad_sequence" in called or ("max" in called and bool(fills))
         if function in handed or "collate" in split(function.name) or pads:
             yield _row("batch", function, "joins samples to a batch")
-        elif loads or passes:
+        elif loads or makes:
             yield _row("batch", function, "makes the loader of batches")
         elif MICRO.search(function.name) and (function.loops or function.inner or called & CUTS):
             yield _row("chunking", function, "cuts a batch into smaller ones")
