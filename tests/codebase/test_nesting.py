@@ -875,7 +875,7 @@ def test_two_families_of_models_have_a_loop_each(tmp_path: Path) -> None:
     )
 
 
-ARRAYS = '''import equinox as eqx
+ARRAYS = """import equinox as eqx
 import haliax as hax
 import jax
 from haliax.nn.scan import Stacked
@@ -958,7 +958,7 @@ def main():
 if __name__ == "__main__":
     train()
     main()
-'''
+"""
 
 
 def test_a_training_and_a_decode_of_arrays_are_both_followed(tmp_path: Path) -> None:
@@ -982,7 +982,7 @@ def test_a_training_and_a_decode_of_arrays_are_both_followed(tmp_path: Path) -> 
     assert decode | training <= found
 
 
-REGISTRY = '''import catalogue
+REGISTRY = """import catalogue
 import torch
 
 ATTENTIONS = catalogue.create("tiny", "attentions")
@@ -1026,7 +1026,7 @@ class TinyModel(torch.nn.Module):
 
     def forward(self, x):
         return self.layer(x)
-'''
+"""
 
 
 def test_what_is_registered_is_what_a_lookup_gives(tmp_path: Path) -> None:
@@ -1038,7 +1038,7 @@ def test_what_is_registered_is_what_a_lookup_gives(tmp_path: Path) -> None:
     }
 
 
-TWIN = '''import torch
+TWIN = """import torch
 
 
 class Attention(torch.nn.Module):
@@ -1056,7 +1056,7 @@ class Sampler:
 
     def step(self, x):
         return torch.multinomial(self.attention(x, x, x).probs, 1)
-'''
+"""
 
 
 def test_a_second_family_with_attention_of_its_own_is_followed_too(tmp_path: Path) -> None:

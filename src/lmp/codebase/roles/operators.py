@@ -43,9 +43,7 @@ SEEDS = frozenset(
 """Calls that set the state of random numbers for a process or a request."""
 KEYS = re.compile(r"\brandom\.(?:PRNGKey|key|seed)$")
 """Calls of array libraries that make such a state from a seed, or set it."""
-TRAINS = frozenset(
-    ["backward", "value_and_grad", "grad", "filter_value_and_grad", "filter_grad", "apply_gradients"]
-)
+TRAINS = frozenset(["backward", "value_and_grad", "grad", "filter_value_and_grad", "filter_grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general", "dot", "tensordot"])
 JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
