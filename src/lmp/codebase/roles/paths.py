@@ -590,6 +590,7 @@ class Paths:
     def _parts(self, flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call that plays a part itself, and what such calls lead on to."""
         parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+        moves = {(row.place.file, row.place.line) for row in self.rows if row.section == "scheduler"}
         waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
         seen = set(waiting)
         while waiting:
@@ -599,7 +600,9 @@ class Paths:
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
-                    shown = (callee.key in parts or bound) and not aside
+                    # An object that runs the loop moves its requests itself.
+                    moved = callee.key in moves and callee.owner is not None and callee.owner is function.owner
+                    shown = (callee.key in parts or bound or moved) and not aside
                     if shown and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:
