@@ -21,21 +21,10 @@ whether they are."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
-    [
-        "to",
-        "cuda",
-        "cpu",
-        "eval",
-        "half",
-        "float",
-        "bfloat16",
-        "train",
-        "requires_grad_",
-        "compile",
-        "type",
-        "apply",
-        "share_memory",
-    ]
+    (
+        *("to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "compile"),
+        *("type", "apply", "share_memory"),
+    )
 )
 """Methods of torch's modules that return the module."""
 TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
