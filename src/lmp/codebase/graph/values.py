@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
@@ -33,11 +33,6 @@ REGISTERS = "register"
 """How a method of a registry begins that is given what it keeps."""
 FOLDS = frozenset(["fold", "scan"])
 """Methods of haliax's stacks of modules that call one after another."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Key:
-    """Values are compared by what they are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +108,7 @@ class Evaluator:
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
+        self._registries: set[str] = set()
         self._registered: dict[tuple[str, str], list[tuple[Function | None, str, Chain]]] = {}
         self._cut = 0
         for graph in graphs.values():
@@ -169,6 +165,7 @@ class Evaluator:
         name = chain[0]
         if not str(chain[1:2] and chain[1]).startswith(REGISTERS):
             return
+        self._registries.add(name)
         kept = [(function, file, each) for function, each in given]
         graph = self.graphs.get(file)
         while graph is not None and name not in graph.names:
@@ -178,10 +175,6 @@ class Evaluator:
             name = where[1] if where is not None else name
         if graph is not None:
             self._registered.setdefault((graph.file, name), []).extend(kept)
-
-    @cached_property
-    def _registries(self) -> set[str]:
-        return {name for _, name in self._registered}
 
     def decorates(self, function: Function) -> bool:
         """Whether something has a decorator of this name."""
@@ -689,11 +682,8 @@ class Evaluator:
         return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 
-def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
+def argument(of: Function, name: str, call: Call) -> tuple[Chain, ...]:
     """What a call gives for a parameter."""
-    from lmp.codebase.graph.records import Call
-
-    assert isinstance(call, Call)
     for keyword, chains in call.keywords:
         if keyword == name:
             return chains

@@ -51,8 +51,6 @@ SHAPES = frozenset(
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
-
-
 FEW = 20
 """Edges that a reader writes at least: where a run has fewer, what loads the model is one of its parts."""
 PARTS_SHOWN = frozenset(
@@ -498,12 +496,9 @@ class Paths:
         return list(found.values())
 
     def _around(self, function: Function) -> Function:
-        while function.nested and function.outer is not None:
-            edges = self.reading.graph.callers.get(function, ())
-            if not edges or any(edge.how != "callback" for edge in edges):
-                break
-            function = function.outer
-        return function
+        hows = {edge.how for edge in self.reading.graph.callers.get(function, ())}
+        outer = function.outer if function.nested and hows == {"callback"} else None
+        return self._around(outer) if outer is not None else function
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
         """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""

@@ -236,11 +236,6 @@ class Reading:
         }
 
     @cached_property
-    def launching(self) -> set[tuple[str, str]]:
-        """File and name of the functions that start a kernel."""
-        return {(each.place.file, each.inside) for each in self.facts.launches}
-
-    @cached_property
     def runs_model(self) -> set[Function]:
         """Functions that get logits from a call, or as a field of what it returns: that a language model gives back."""
         return {
