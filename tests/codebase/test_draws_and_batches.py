@@ -303,3 +303,40 @@ def generate(model, state):
 
 def test_a_batch_that_shrinks(tmp_path: Path) -> None:
     assert ("batch", "State.drop_ended") in rows(tmp_path, {"batch/state.py": SHRINKS}, "scheduler")
+
+
+TRAINS_AND_SERVES = """import torch
+
+
+def microbatched(batch, size):
+    for start in range(0, len(batch), size):
+        yield batch[start : start + size]
+
+
+def build_dataloader(samples, size):
+    return plan(samples, size)
+
+
+def train(model, samples):
+    for batch in microbatched(samples, 4):
+        model(batch).loss.backward()
+
+
+class Scheduler:
+    def __init__(self):
+        self.waiting = []
+
+    def add_request(self, request):
+        self.waiting.append(request)
+
+    def schedule(self):
+        while self.waiting:
+            request = self.waiting.pop()
+            logits = model(request)
+            print(torch.multinomial(logits, 1))
+"""
+
+
+def test_a_package_that_trains_and_serves_orders_samples_and_requests(tmp_path: Path) -> None:
+    found = {symbol for _, symbol in rows(tmp_path, {"tiny/run.py": TRAINS_AND_SERVES}, "scheduler")}
+    assert found >= {"microbatched", "build_dataloader", "Scheduler.add_request", "Scheduler.schedule"}

@@ -873,3 +873,196 @@ def test_two_families_of_models_have_a_loop_each(tmp_path: Path) -> None:
     assert {("First.generate", "Transformer.forward"), ("Second.generate", "Transformer.forward")} <= edges(
         tmp_path, FAMILY.format(name="First")
     )
+
+
+ARRAYS = """import equinox as eqx
+import haliax as hax
+import jax
+from haliax.nn.scan import Stacked
+from typing import Protocol
+
+
+class Loss(Protocol):
+    def __call__(self, model, tokens): ...
+
+
+class Attention(eqx.Module):
+    def __call__(self, x):
+        return mixed_attention(x, x, x)
+
+    def paged(self, x):
+        return mixed_attention(x, x, x)
+
+
+def mixed_attention(query, key, value):
+    return hax.dot(hax.nn.softmax(hax.dot(query, key, axis="d"), axis="k"), value, axis="k")
+
+
+class Block(eqx.Module):
+    attention: Attention
+
+    def __call__(self, x):
+        return self.attention(x)
+
+    def decode(self, x):
+        return self.attention.paged(x)
+
+
+class TinyModel(eqx.Module):
+    blocks: Stacked[Block]
+
+    def __call__(self, x):
+        return self.blocks.fold(x)
+
+    def decode(self, x):
+        for number in range(2):
+            block = jax.tree_util.tree_map(lambda leaf: leaf[number], self.blocks.stacked)
+            x = block.decode(x)
+        return x
+
+
+def generate(model: TinyModel, x):
+    def body(state):
+        logits = model.decode(state)
+        return jax.random.categorical(None, logits)
+
+    return jax.lax.while_loop(lambda state: True, body, x)
+
+
+def next_token_loss(model: TinyModel, tokens):
+    return model(tokens).mean()
+
+
+class Trainer:
+    def __init__(self, loss: Loss):
+        self.loss = loss
+
+    def train(self, model, data):
+        for tokens in data:
+            self.step(model, tokens)
+
+    def step(self, model, tokens):
+        grads = eqx.filter_value_and_grad(self.loss)
+        loss = self.loss(model, tokens)
+        return grads, loss
+
+
+def train():
+    Trainer(next_token_loss).train(TinyModel(), [1])
+
+
+def main():
+    print(generate(TinyModel(), 1))
+
+
+if __name__ == "__main__":
+    train()
+    main()
+"""
+
+
+def test_a_training_and_a_decode_of_arrays_are_both_followed(tmp_path: Path) -> None:
+    """The stack folds its blocks, the loop's body is told from the function around it, a protocol's call is what the
+    trainer is given, and ``decode`` of what is called block is that of the file's one block."""
+    found = edges(tmp_path, ARRAYS)
+    decode = {
+        ("main", "generate"),
+        ("generate", "TinyModel.decode"),
+        ("TinyModel.decode", "Block.decode"),
+        ("Block.decode", "Attention.paged"),
+        ("Attention.paged", "mixed_attention"),
+    }
+    training = {
+        ("Trainer.train", "Trainer.step"),
+        ("Trainer.step", "next_token_loss"),
+        ("next_token_loss", "TinyModel.__call__"),
+        ("TinyModel.__call__", "Block.__call__"),
+        ("Block.__call__", "Attention.__call__"),
+    }
+    assert decode | training <= found
+
+
+REGISTRY = """import catalogue
+import torch
+
+ATTENTIONS = catalogue.create("tiny", "attentions")
+KERNELS = catalogue.create("tiny", "kernels")
+
+
+def plain_attention(query, key, value):
+    return torch.softmax(query @ key, -1) @ value
+
+
+KERNELS.register("plain", func=plain_attention)
+
+
+@ATTENTIONS.register("full")
+class Full(torch.nn.Module):
+    def __init__(self, kernel):
+        super().__init__()
+        self.run = KERNELS.get(kernel)
+
+    def forward(self, x):
+        return self.run(x, x, x)
+
+
+def construct(name, registry, **kwargs):
+    return registry.get(name)(**kwargs)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.mix = construct(name=name, registry=ATTENTIONS)
+
+    def forward(self, x):
+        return self.mix(x)
+
+
+class TinyModel(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.layer = Layer(name)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+
+def test_what_is_registered_is_what_a_lookup_gives(tmp_path: Path) -> None:
+    """Another package calls the model back: from it down the nesting goes through what two registries keep."""
+    assert edges(tmp_path, REGISTRY) == {
+        ("TinyModel.forward", "Layer.forward"),
+        ("Layer.forward", "Full.forward"),
+        ("Full.forward", "plain_attention"),
+    }
+
+
+TWIN = """import torch
+
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class Sampler:
+    def __init__(self):
+        self.attention = Attention()
+
+    def generate(self, x):
+        while True:
+            x = self.step(x)
+
+    def step(self, x):
+        return torch.multinomial(self.attention(x, x, x).probs, 1)
+"""
+
+
+def test_a_second_family_with_attention_of_its_own_is_followed_too(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "sampler.py").write_text(TWIN)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    shown = {(edge.caller.file, edge.callee.qualname) for edge in nesting(reading, every_row(reading))}
+    assert shown >= {(f"{folder}/sampler.py", name) for folder in ("first", "second") for name in ("Sampler.step",)}

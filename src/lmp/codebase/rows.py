@@ -11,9 +11,9 @@ from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
-from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.spine import paths_of
 from lmp.codebase.roles.strength import Weighing
 
 Ends = tuple[tuple[str, int], ...]
@@ -37,7 +37,7 @@ def every_row(reading: Reading) -> list[Row]:
 
 def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
     """What runs a model, from the entry points down."""
-    return Paths(reading, [*rows, *route_rows(reading)]).edges()
+    return paths_of(reading).among([*rows, *route_rows(reading)]).edges()
 
 
 def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:

@@ -39,87 +39,16 @@ SYNONYMS = {"attn": "attention", "layers": "layer", "blocks": "block", "experts"
 COMMON = frozenset(
     name for kind in (str, bytes, list, dict, set, int, float, tuple) for name in dir(kind) if not name.startswith("__")
 ) | frozenset(
-    [
-        "forward",
-        "read",
-        "write",
-        "close",
-        "open",
-        "put",
-        "send",
-        "recv",
-        "flush",
-        "start",
-        "stop",
-        "run",
-        "join",
-        "wait",
-        "shape",
-        "size",
-        "view",
-        "reshape",
-        "to",
-        "cpu",
-        "cuda",
-        "item",
-        "tolist",
-        "numpy",
-        "detach",
-        "clone",
-        "float",
-        "half",
-        "long",
-        "int",
-        "bool",
-        "mean",
-        "sum",
-        "max",
-        "min",
-        "add_argument",
-        "parse_args",
-        "info",
-        "debug",
-        "warning",
-        "error",
-        "exception",
-        "log",
-        "zero_grad",
-        "backward",
-        "step",
-        "load",
-        "save",
-        "name",
-        "group",
-        "match",
-        "search",
-        "sub",
-        "strip",
-        "exists",
-        "mkdir",
-        "is_file",
-        "is_dir",
-        "result",
-        "submit",
-        "cancel",
-        "done",
-        "set_result",
-        "get_event_loop",
-        "create_task",
-        "post",
-        "delete",
-        "head",
-        "options",
-        "begin",
-        "end",
-        "empty",
-        "length",
-        "data",
-        "init",
-        "set",
-        "reset",
-        "is_set",
-        "contains",
-    ]
+    (
+        *("forward", "read", "write", "close", "open", "put", "send", "recv", "flush", "start", "stop", "run"),
+        *("join", "wait", "shape", "size", "view", "reshape", "to", "cpu", "cuda", "item", "tolist", "numpy"),
+        *("detach", "clone", "float", "half", "long", "int", "bool", "mean", "sum", "max", "min"),
+        *("add_argument", "parse_args", "info", "debug", "warning", "error", "exception", "log", "zero_grad"),
+        *("backward", "step", "load", "save", "name", "group", "match", "search", "sub", "strip", "exists"),
+        *("mkdir", "is_file", "is_dir", "result", "submit", "cancel", "done", "set_result", "get_event_loop"),
+        *("create_task", "post", "delete", "head", "options", "begin", "end", "empty", "length", "data"),
+        *("init", "set", "reset", "is_set", "contains"),
+    )
 )
 """Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
 VERBS = frozenset(
@@ -423,7 +352,11 @@ class CallGraph:
         if receiver in ("self", "cls", ""):
             return {}
         near = self._alike(receiver, found)
-        if near and (name not in COMMON or len(words(receiver)) > 1):
+        if name in COMMON and len(words(receiver)) == 1:
+            # A common name says something where one class of the same file has it.
+            here = self._here(near, function.file)
+            near = here if len(here) == 1 else []
+        if near:
             return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
         if name in COMMON or not found:
             if name == "forward":

@@ -300,10 +300,10 @@ class _Reader:
             written = self.source.written(node.annotation)
             owner.fields.append(Field(node.target.id, node.lineno, written, kind, default, value))
             owner.lines.setdefault(node.target.id, node.lineno)
-            self.keep(owner, node.target.id, None, [(*chain, Applied()) for chain in kind], node.lineno)
+            self.keep(owner, node.target.id, None, [*map(_object, kind)], node.lineno)
         else:
             name = _plain(node.target)
-            typed = [(*chain, Applied()) for chain in kind]
+            typed = [*map(_object, kind)]
             if name and len(name) == 1:
                 inside.locals.setdefault(name[0], []).extend(typed)
             elif name and name[0] == "self" and len(name) == 2 and (holder := _holder(inside)) is not None:
@@ -666,6 +666,12 @@ def is_main(test: ast.expr) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
         isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
     )
+
+
+def _object(annotation: Chain) -> Chain:
+    """What is annotated: an object of the class, or a collection of such."""
+    at = next((at for at, part in enumerate(annotation) if str(part)[:1] == MANY), len(annotation))
+    return (*annotation[:at], Applied(), *annotation[at:])
 
 
 def _beginning(node: ast.expr) -> str:

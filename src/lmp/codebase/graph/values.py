@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
@@ -23,30 +23,18 @@ whether they are."""
 MOST_SITES, MOST_BELOW = 60, 12
 """Calls of a constructor that are looked at; classes below one that is still told by its name."""
 FLUENT = frozenset(
-    [
-        "to",
-        "cuda",
-        "cpu",
-        "eval",
-        "half",
-        "float",
-        "bfloat16",
-        "train",
-        "requires_grad_",
-        "compile",
-        "type",
-        "apply",
-        "share_memory",
-    ]
+    (
+        *("to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "compile"),
+        *("type", "apply", "share_memory"),
+    )
 )
 """Methods of torch's modules that return the module."""
 TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Key:
-    """Values are compared by what they are of."""
+REGISTERS = "register"
+"""How a method of a registry begins that is given what it keeps."""
+FOLDS = frozenset(["fold", "scan"])
+"""Methods of haliax's stacks of modules that call one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +112,8 @@ class Evaluator:
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
+        self._registries: set[str] = set()
+        self._registered: dict[tuple[str, str], list[tuple[Function | None, str, Chain]]] = {}
         self._cuts: set[int] = set()
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
@@ -151,6 +141,12 @@ class Evaluator:
                 for chain in thing.decorators:
                     named = [part for part in chain if isinstance(part, str)]
                     self._decorated.setdefault(named[-1], []).append((scope or graph.body, chain, of))
+                    if len(chain) > 1 and scope is None and isinstance(chain[1], str):
+                        self._keep(graph.file, chain, [(graph.body, (thing.name,))])
+            for function in graph.functions:
+                for call in function.calls:
+                    for chain in call.callee[:1] if call.name.startswith(REGISTERS) else ():
+                        self._keep(graph.file, chain, [(function, each) for each in call.given])
         self._memo.clear()
         self._kept.clear()
         for graph in graphs.values():
@@ -169,6 +165,22 @@ class Evaluator:
                     for _, chain in given:
                         if isinstance(chain[-1], str) and chain[-1] != name:
                             self._kept_as.setdefault(chain[-1], {})[name] = None
+
+    def _keep(self, file: str, chain: Chain, given: Iterable[tuple[Function | None, Chain]]) -> None:
+        """What a registry is given to keep: ``@MODELS.register("a")``, ``MODELS.register("b", function)``."""
+        name = chain[0]
+        if not str(chain[1:2] and chain[1]).startswith(REGISTERS):
+            return
+        self._registries.add(name)
+        kept = [(function, file, each) for function, each in given]
+        graph = self.graphs.get(file)
+        while graph is not None and name not in graph.names:
+            # It is imported from where it is made.
+            where = self.modules.of_import(graph.imports[name], graph.file) if name in graph.imports else None
+            graph = self.graphs[where[0]] if where is not None and where[0] != graph.file else None
+            name = where[1] if where is not None else name
+        if graph is not None:
+            self._registered.setdefault((graph.file, name), []).extend(kept)
 
     def decorates(self, function: Function) -> bool:
         """Whether something has a decorator of this name."""
@@ -312,6 +324,12 @@ class Evaluator:
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
+        if isinstance(last, Applied) and context is not None and all(isinstance(each, External) for each in found):
+            # What is given a registry, and returns what reading does not tell, makes one of what that keeps.
+            calls = [call for call in context.calls if self._registered and chain[:-1] in call.callee]
+            given = [each for call in calls for each in call.given if len(each) == 1 and each[0] in self._registries]
+            kept = (value.of for value in self._all(context, given, depth) if isinstance(value, Many))
+            found = {Instance(each.of, each.exact): None for each in kept if isinstance(each, ClassValue)} or found
         return tuple(found)[:MOST]
 
     def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
@@ -414,8 +432,8 @@ class Evaluator:
         if isinstance(value, Bag) and value.context is not None:
             chains = next((chains for each, chains in value.named if each == name), ())
             return self._all(value.context, chains, depth)
-        if isinstance(value, Many) and name in TAKES_OUT:
-            return (value,)
+        if isinstance(value, Many) and name in TAKES_OUT | FOLDS:
+            return (value,) if name in TAKES_OUT else (value.of,)
         if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
             return (value,)
         return ()
@@ -490,10 +508,12 @@ class Evaluator:
         return tuple(found)[:MOST]
 
     def _wide(self, found: Iterable[Value]) -> bool:
-        """Whether all are objects of a class with so many below that its name says little."""
+        """Whether all are objects of a protocol, or of a class with so many below that its name says little."""
         kinds = [innermost(each) for each in found]
         return bool(kinds) and all(
-            isinstance(each, Instance) and not each.exact and sum(1 for _ in self.below(each.of)) > MOST_BELOW
+            isinstance(each, Instance)
+            and not each.exact
+            and (any("Protocol" in base for base in each.of.bases) or sum(1 for _ in self.below(each.of)) > MOST_BELOW)
             for each in kinds
         )
 
@@ -565,6 +585,9 @@ class Evaluator:
             found = self._all(graph.body, graph.names.get(name, ()), depth)
             for function, chain in graph.filled.get(name, ()):
                 found = (*found, *self.chain(function, file, chain, depth + 1))
+            for context, registered, chain in self._registered.get((file, name), ()):
+                kept = self.chain(context, registered, chain, depth + 1)
+                found = (*found, *(Many(each) for each in kept if isinstance(each, ClassValue | FunctionValue)))
             given = self.imported(graph.imports[name], file, depth) if name in graph.imports else ()
             if any(isinstance(each, ClassValue) for each in given) and name not in graph.names:
                 # ``Jobs.add(job)`` on a class is a function of it, and fills no collection of this module.
@@ -633,7 +656,7 @@ class Evaluator:
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
-        if wide and not any(isinstance(innermost(each), Instance) for each in found):
+        if wide and not any(isinstance(innermost(each), Instance | FunctionValue) for each in found):
             return typed
         return tuple(found)
 
@@ -680,11 +703,8 @@ class Evaluator:
         return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 
-def argument(of: Function, name: str, call: object) -> tuple[Chain, ...]:
+def argument(of: Function, name: str, call: Call) -> tuple[Chain, ...]:
     """What a call gives for a parameter."""
-    from lmp.codebase.graph.records import Call
-
-    assert isinstance(call, Call)
     for keyword, chains in call.keywords:
         if keyword == name:
             return chains

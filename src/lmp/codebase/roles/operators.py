@@ -21,30 +21,16 @@ PREPARES = re.compile(
     r"|\.[a-z_]\w*(?:attention|attn|causal)_mask\w*$|\.(?:attention|attn|causal)_mask\w*$"
 )
 """Calls that prepare an object of another package which computes attention, or make a mask for it."""
-SAMPLES = frozenset(
-    [
-        *("multinomial", "categorical", "Categorical", "argmax", "exponential_", "topk", "top_k", "gumbel"),
-        "random_categorical",
-    ]
-)
-"""Operators that draw a token, or cut its distribution."""
 DRAWS = frozenset(["multinomial", "categorical", "Categorical", "exponential_", "gumbel"])
-"""Those that nothing but drawing needs."""
-SEEDS = frozenset(
-    [
-        "manual_seed",
-        "manual_seed_all",
-        "set_seed",
-        "set_random_seed",
-        "seed_everything",
-        "set_rng_state",
-    ]
-)
+"""Operators that nothing but drawing a token needs."""
+SAMPLES = DRAWS | {"argmax", "topk", "top_k", "random_categorical"}
+"""Operators that draw a token, or cut its distribution."""
+SEEDS = frozenset(["manual_seed", "manual_seed_all", "set_seed", "set_random_seed", "seed_everything", "set_rng_state"])
 """Calls that set the state of random numbers for a process or a request."""
 KEYS = re.compile(r"\brandom\.(?:PRNGKey|key|seed)$")
 """Calls of array libraries that make such a state from a seed, or set it."""
-TRAINS = frozenset(["backward", "value_and_grad", "grad", "apply_gradients"])
+TRAINS = frozenset(["backward", "value_and_grad", "grad", "filter_value_and_grad", "filter_grad", "apply_gradients"])
 SOFTMAX = frozenset(["softmax", "log_softmax"])
-MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot", "dot_general"])
+MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general", "dot", "tensordot"])
 JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
 """What takes queries, keys and values, and only puts them together."""

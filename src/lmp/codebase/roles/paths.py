@@ -14,7 +14,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge
@@ -50,8 +51,6 @@ SHAPES = frozenset(
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
-
-
 FEW = 20
 """Edges that a reader writes at least: where a run has fewer, what loads the model is one of its parts."""
 PARTS_SHOWN = frozenset(
@@ -100,9 +99,15 @@ def _aside(edge: Edge) -> bool:
 
 
 class Paths:
-    def __init__(self, reading: Reading, rows: Iterable[Row]) -> None:
+    def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.rows = list(rows)
+        self.rows: list[Row] = []
+
+    def among(self, rows: Iterable[Row]) -> Paths:
+        """The same graph and loops, where it is known what plays which part."""
+        found = copy(self)
+        found.rows = list(rows)
+        return found
 
     # -- the graph, without the targets that another stands for --------------------------------------------------------
 
@@ -332,10 +337,9 @@ class Paths:
         below = self._below([model] if model is not None else [])
         begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
         started = self._below(each for each in self.reading.functions if each.key in begun)
-        attends = self.ends["attention"].far if "attention" in self.ends else {}
-        for kind in ("sampling", "training"):
-            if kind in self.ends:
-                ends = self.training if kind == "training" else self.ends[kind].ends
+        attends = self.ways(self.attention).far
+        for kind, ends in (("sampling", self.sampling), ("training", self.training)):
+            if ends:
                 one, other = self.model.far, self.ways(ends - below or ends).far
                 # What sets up runs no model for a user.
                 both = [
@@ -352,8 +356,10 @@ class Paths:
                     beside = [each for each in inner if kind == "sampling" and length[each] <= length[first] + 1]
                     beside.sort(key=lambda each: each.owner is not first.owner)
                     by_name = {each.name: each for each in reversed(beside) if _alike(each, first)}
-                    # Another family of models has a loop of its own, of the same name.
-                    twins = [each for each in attends if each.name == first.name and each in other and each not in one]
+                    # Another family of models, with attention of its own, has a loop of its own, of the same name.
+                    named = [each for each in attends if each.name == first.name and each in other]
+                    below_first = self._below([first]) & self.attention
+                    twins = [each for each in named if not self._below([each]) & below_first]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # Where what draws is handed in, the loop that leads to the model is all that there is.
         # One over layers ends when they do.
@@ -376,18 +382,26 @@ class Paths:
             run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
             if run and (within or (each in ends and each.loops)):
                 order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
-        return sorted(order, key=order.__getitem__)
+        found = sorted(order, key=order.__getitem__)
+        # A step with loops inside, which its own object repeats for ever, is not the loop.
+        of = found[0].owner if found else None
+        above = {edge.caller for edge in self.reading.graph.callers.get(found[0], ())} if of is not None else set()
+        outer = [each for each in found if each.endless and each.owner is of and each in above]
+        return list(dict.fromkeys((*outer, *found)))
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
         return {made} if made is not None else set()
 
     def _outermost(self, model: Function) -> set[Function]:
-        """The model, and what it wraps: a model without its head, which others may call instead."""
+        """The model, and what it wraps: a model without its head, which others may call instead. Other methods of its
+        class that attend, and neither call it nor are called by it, run it too."""
         attends = self.reading.reaching(self.attention)
         inside = {each for each in self._calls(model) if each.name in CALLED and each.owner and each in attends}
         named = {each for each in inside if each.owner and split(each.owner.name) & MODELS - {"decoder"}}
-        return {model, *(each for each in named if each.file == model.file)}
+        methods = set(model.owner.methods.values()) if model.owner is not None else set()
+        others = (methods & attends) - self.reading.reaching([model]) - self._below([model])
+        return {model, *others, *(each for each in named if each.file == model.file)}
 
     def _calls(self, function: Function) -> set[Function]:
         return {edge.callee for edges in self.sites.get(function, ()) for edge in edges}
@@ -459,7 +473,9 @@ class Paths:
             flow.run(handlers, {"": queued})
             starts += [each for each in (*begins, *handlers) if each not in starts]
         if not self.hubs:
-            starts = [each for ways in ends.values() for each in (*self._starts(ways), *self._handlers(ways))]
+            # A feed forward that no model calls is none of a run.
+            runs = [ways for kind, ways in ends.items() if kind != "feed forward" or "attention" not in ends]
+            starts = [each for ways in runs for each in (*self._starts(ways), *self._handlers(ways))]
         led = [each for each in self.hubs if each in self.model.far]
         flow.run(led, {kind: ways for kind, ways in ends.items() if kind != "queue"})
         flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
@@ -467,7 +483,22 @@ class Paths:
         flow.add(self._parts(flow), PART)
         if len(flow.edge_of) < FEW:
             flow.add(self._loaded(flow), PART)
-        return list(self._in_order(starts, flow.most()))
+        return list(self._in_order(starts, self._told(flow.most())))
+
+    def _told(self, edges: Iterable[Edge]) -> list[Edge]:
+        """Calls of a function that is only handed over are those of the one that it stands in: the body of a loop that
+        an array library runs."""
+        found: dict[tuple[Function, Function], Edge] = {}
+        for edge in edges:
+            caller, callee = self._around(edge.caller), self._around(edge.callee)
+            if caller is not callee:
+                found.setdefault((caller, callee), replace(edge, caller=caller, callee=callee))
+        return list(found.values())
+
+    def _around(self, function: Function) -> Function:
+        hows = {edge.how for edge in self.reading.graph.callers.get(function, ())}
+        outer = function.outer if function.nested and hows == {"callback"} else None
+        return self._around(outer) if outer is not None else function
 
     def _prefill(self, flow: _Flow, ways: Ways) -> None:
         """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
@@ -554,6 +585,7 @@ class Paths:
     def _parts(self, flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call that plays a part itself, and what such calls lead on to."""
         parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+        moves = {(row.place.file, row.place.line) for row in self.rows if row.section == "scheduler"}
         waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
         seen = set(waiting)
         while waiting:
@@ -563,7 +595,9 @@ class Paths:
                     callee = edge.callee
                     aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
-                    shown = (callee.key in parts or bound) and not aside
+                    # An object that runs the loop moves its requests itself.
+                    moved = callee.key in moves and callee.owner is not None and callee.owner is function.owner
+                    shown = (callee.key in parts or bound or moved) and not aside
                     if shown and edge.how not in ("name", "callback"):
                         yield edge
                         if callee not in seen:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
-from lmp.codebase.graph.graph import CallGraph, Dispatch, Edge
+from lmp.codebase.graph.graph import CALLED, CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.roles import operators
@@ -24,7 +24,7 @@ SETS = frozenset(
     )
 )
 """Words of functions that make, set or tell something, and compute nothing."""
-MODEL, CALLED = "model", ("forward", "__call__")
+MODEL = "model"
 MODELS = frozenset(["model", "transformer", "lm", "gpt", "llama", "decoder"])
 PARTS = frozenset(
     ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
@@ -138,6 +138,8 @@ class Reading:
                 dotted = self.dotted(function, call)
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
                     found.setdefault(function, dotted or call.written)
+            if split(function.name) & ATTENDS and works(function) and _is_qkv(function):
+                found.setdefault(function, "is given queries, keys and values")
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
             names = {call.name for call in function.calls}
             # One block after the other the softmax is written out, with the largest value so far.
@@ -239,11 +241,6 @@ class Reading:
         }
 
     @cached_property
-    def launching(self) -> set[tuple[str, str]]:
-        """File and name of the functions that start a kernel."""
-        return {(each.place.file, each.inside) for each in self.facts.launches}
-
-    @cached_property
     def runs_model(self) -> set[Function]:
         """Functions that get logits from a call, or as a field of what it returns: that a language model gives back."""
         return {
@@ -326,7 +323,10 @@ class Reading:
         for function in self.functions:
             led: dict[int, list[Function]] = {}
             for edge in self.graph.edges[function]:
-                led.setdefault(id(edge.call), []).append(edge.callee)
+                # What a name says of a module, the whole model says better.
+                guessed = edge.how == "name" and named and edge.call is not None and _calls_model(edge.call)
+                if not guessed:
+                    led.setdefault(id(edge.call), []).append(edge.callee)
             for call in () if function.native or function is model else function.calls:
                 known = led.get(id(call), ())
                 target: Function | None = None
@@ -391,6 +391,12 @@ def _takes_all(function: Function, call: Call) -> bool:
     parts = {found[1] or found[2][0] for chain in given if (found := names.match(str(chain[0])))}
     cached = any(split(part) & {"kv"} for chain in given for part in chain if isinstance(part, str))
     return "q" in parts and (parts == {"q", "k", "v"} or (cached and names is QKV))
+
+
+def _is_qkv(function: Function) -> bool:
+    """Whether a function is given queries with keys and values, or with their cache."""
+    parts = {match[1] or match[2][0] for name in function.params if (match := QKV.match(name))}
+    return "q" in parts and (parts == {"q", "k", "v"} or any(split(name) & {"kv"} for name in function.params))
 
 
 def _gives(chain: Chain) -> bool:

@@ -60,6 +60,9 @@ JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset([
 PADS, ENDED = frozenset(["pad", "padded", "padding"]), re.compile("done|finish|complete|eos|end(?:s|ed)?$")
 HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", "size", "depth"])
 """How a place of a semaphore is taken and freed, and words of how long a queue is."""
+MAKES_LOADER = re.compile(r"_*(?:get|make|build|create|set_?up)_(?:\w+_)?data_?loaders?$")
+MICRO = re.compile("micro_?batch|split_batch")
+"""How a function is named that makes what gives batches of samples, and one that cuts a batch into smaller ones."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
 """Functions of libraries that cut a sequence into pieces."""
 SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
@@ -103,6 +106,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                 )
     for function, why in _hands_in(reading, classes):
         add(_role(function.name, "queue"), function.qualname, place(function), why)
+    for row in _data(reading) if reading.trains else ():
+        found.setdefault((row.place.file, row.place.line), row)
     for function, why in _works_on_given(reading, classes):
         add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
     return list(found.values())
@@ -133,8 +138,12 @@ def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tupl
     holders = {
         of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues
     } - items
+    routes = {each.place for each in reading.facts.entries if each.kind == "server"}
     for function in reading.functions:
-        if not (_is_plain(reading, function) and function.end - function.line > SHORT):
+        # What only handlers of requests call answers them, and orders nothing.
+        callers = [place(edge.caller) for edge in reading.graph.callers.get(function, ())]
+        answers = place(function) in routes or (callers and routes.issuperset(callers))
+        if answers or not (_is_plain(reading, function) and function.end - function.line > SHORT):
             continue
         given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
         many = [[chain for chain in chains if MANY in chain] for chains in function.params.values()]
@@ -271,12 +280,15 @@ def _data(reading: Reading) -> Iterator[Row]:
         called = {call.name for call in function.calls}
         loads = any(LOADER.search(call.name) and not _own_call(reading, function, call) for call in function.calls)
         passes = split(function.name) & {"dataloader", "data"} and any("dataloader" in split(name) for name in called)
+        makes = passes or MAKES_LOADER.match(function.name)
         fills = (called & JOINS and called & FILLS) or ("len" in called and any(split(name) & PADS for name in called))
         pads = "pad_sequence" in called or ("max" in called and bool(fills))
         if function in handed or "collate" in split(function.name) or pads:
             yield _row("batch", function, "joins samples to a batch")
-        elif loads or passes:
+        elif loads or makes:
             yield _row("batch", function, "makes the loader of batches")
+        elif MICRO.search(function.name) and (function.loops or function.inner or called & CUTS):
+            yield _row("chunking", function, "cuts a batch into smaller ones")
         elif len(shrinks := _shrinks(function)) > 1:
             yield _row("batch", function, f"keeps of {', '.join(sorted(shrinks)[:2])} what goes on")
     for of in reading.classes:
@@ -291,7 +303,8 @@ def _data(reading: Reading) -> Iterator[Row]:
         body = reading.facts.graphs[of.file].body
         above = (each for chain in of.bases for each in reading.graph.evaluator.chain(body, of.file, chain, 0))
         built_on = any(isinstance(each, External) and LOADER.search(each.dotted) for each in above)
-        if built_on or of in handed or split(of.name) & {"collator", "collate"}:
+        loads = LOADER.search(of.name) is not None and "__iter__" in of.methods
+        if built_on or loads or of in handed or split(of.name) & {"collator", "collate"}:
             yield _row("batch", of, "orders samples, or joins them to a batch")
         maker = of.methods.get("__init__")
         given = any(SET_OF_SAMPLES.search(name) for name in (maker.params if maker is not None else ()))

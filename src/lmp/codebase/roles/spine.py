@@ -36,10 +36,16 @@ def leaves(reading: Reading) -> frozenset[Function]:
 
 
 @lru_cache(maxsize=1)
+def paths_of(reading: Reading) -> Paths:
+    """The ways through a code base, worked out once."""
+    return Paths(reading)
+
+
+@lru_cache(maxsize=1)
 def decode_loops(reading: Reading) -> tuple[Function, ...]:
     """Functions whose loop runs a step of the model again and again, the nearest to the step first. Where what runs it
     is handed in, those count that draw again and again."""
-    paths = Paths(reading, ())
+    paths = paths_of(reading)
     reach = reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends})
     return tuple(paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling))
 

@@ -209,12 +209,7 @@ class Study:
         """
         reading = self.reading
         ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains])
-        found = [each for each in decode_loops(reading) if each.native or each in ends]
-        # A step with loops inside, which its own object repeats for ever, is not the loop.
-        of = found[0].owner if found else None
-        above = {edge.caller for edge in reading.graph.callers.get(found[0], ())} if of is not None else set()
-        outer = [each for each in found if each.endless and each.owner is of and each in above]
-        return list(dict.fromkeys((*outer, *found)))
+        return [each for each in decode_loops(reading) if each.native or each in ends]
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
