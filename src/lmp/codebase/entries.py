@@ -93,14 +93,17 @@ def _servers(source: Source) -> Iterator[EntryPoint]:
 
 
 def _route(source: Source, decorator: ast.expr) -> str:
-    """``@app.post("/generate")``."""
+    """``@app.post("/generate")``, and ``@app.route("/generate", methods=["GET", "POST"])``: ``GET,POST /generate``."""
     if not (isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute) and decorator.args):
         return ""
     method = decorator.func.attr
     if method not in ("get", "post", "put", "delete", "patch", "route", "api_route", "websocket"):
         return ""
+    told = next((each.value for each in decorator.keywords if each.arg == "methods"), None)
+    listed = told.elts if isinstance(told, ast.List | ast.Tuple | ast.Set) else []
+    verbs = [each.value for each in listed if isinstance(each, ast.Constant) and isinstance(each.value, str)] or [method]
     path = text_of(template(source, decorator.args[0], None, no_elsewhere))
-    return f"{method.upper()} {path}" if path is not None and path.startswith("/") else ""
+    return f"{','.join(verbs).upper()} {path}" if path is not None and path.startswith("/") else ""
 
 
 def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
@@ -220,16 +223,22 @@ def _pairs(lines: list[str]) -> dict[str, str]:
 
 
 def setup_scripts(source: Source) -> list[EntryPoint]:
-    """``setup(entry_points={"console_scripts": ["name = module:function"]})``."""
+    """``setup(entry_points={"console_scripts": ["name = module:function"]}, scripts=["tools/name.py"])``."""
     found = []
     for node, _ in source.all(ast.Call):
         if source.dotted(node.func) not in ("setup", "setuptools.setup", "distutils.core.setup"):
             continue
+        files = {
+            id(each) for keyword in node.keywords if keyword.arg == "scripts" for each in ast.walk(keyword.value)
+        }
         for each in ast.walk(node):
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 match = re.fullmatch(r"\s*([\w.-]+)\s*=\s*([\w.]+:[\w.]+)\s*", each.value)
                 if match:
                     found.append(EntryPoint("cli", match[1], Place(source.file, each.lineno), match[2]))
+                elif id(each) in files:
+                    at = PurePosixPath(source.file).parent / each.value
+                    found.append(EntryPoint("cli", at.name, Place(source.file, each.lineno), str(at)))
     return found
 
 

@@ -44,7 +44,7 @@ MOST_GIVERS = MOST_GIVEN = 4
 PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
-ASKS = re.compile(r"POST .*(?:generat|complet)")
+ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
 """Routes by which a request for text comes in."""
 MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
@@ -60,6 +60,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
 
     running = reading.reaching(leaves(reading))
+    installed = {each.what for each in reading.facts.entries if each.kind == "cli"}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
@@ -73,11 +74,13 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             continue
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
-        begins = [call.line for call in graph.body.calls] if graph.body and file.endswith("__main__.py") else []
-        # Of a package, the whole of ``__main__.py`` is such a block.
+        # Of a package, the whole of ``__main__.py`` is such a block, and so is a script that is installed as a file.
+        whole = file.endswith("__main__.py") or file in installed
+        begins = [call.line for call in graph.body.calls] if graph.body and whole else []
         main = graph.main or min(begins, default=0)
         if main and graph.body is not None:
-            _main(reading, file, main, graph.body, add, role, only)
+            command = file.rpartition("/")[2] if file in installed else _command(reading, file, role)
+            _main(reading, file, main, graph.body, add, role, only, command)
         if graph.body is None:
             for one in graph.functions:
                 if one.name == "main" and one.qualname == "main" and (only is None or one in only):
@@ -87,6 +90,8 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
             elif function.qualname and role == "source" and _serves(reading, function):
                 add("server", function.qualname, place(function), f"{function.name}(...)", 1)
+                if function.owner is not None and function.owner.name[0] != "_":
+                    add("server", function.owner.qualname, place(function.owner), f"{function.owner.name}(...)", 1)
     for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
     by_key = {each.key: each for each in reading.functions}
@@ -176,17 +181,27 @@ def _target(reading: Reading, written: str) -> Function | Place | None:
     return next((Place(file, call.line) for call in calls if set(made) & set(call.callee)), None)
 
 
+def _command(reading: Reading, file: str, role: str) -> str:
+    module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
+    return f"python -m {module}" if packaged else f"python {file}"
+
+
 def _main(
-    reading: Reading, file: str, line: int, body: Function, add: object, role: str, only: set[Function] | None
+    reading: Reading,
+    file: str,
+    line: int,
+    body: Function,
+    add: object,
+    role: str,
+    only: set[Function] | None,
+    command: str,
 ) -> None:
     """What the block under ``__main__`` starts: a function of the file, else the block itself."""
     assert callable(add)
     kind = {"benchmark": "benchmark", "example": "example"}.get(role, "cli")
     block = [edge for edge in reading.graph.edges.get(body, ()) if line <= edge.line <= body.end]
     here = [edge for edge in block if edge.callee.file == file and edge.callee.owner is None]
-    module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
-    packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
-    command = f"python -m {module}" if packaged else f"python {file}"
     main = next((edge.callee for edge in here if edge.callee.name in MAINS), None)
     calls = [call for call in body.calls if line <= call.line <= body.end]
     serves = any(reading.dotted(body, call) in STARTERS or call.name == "launch" for call in calls)
@@ -217,7 +232,8 @@ def _main(
 
 def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | None:
     """The one function that a main block calls; of several, or beside a parser, the last if it takes all arguments."""
-    last = edges[-1]
+    # What a function is given is not what is started.
+    last = ([edge for edge in edges if edge.how != "callback"] or edges)[-1]
     if len({edge.callee for edge in edges}) == 1 and not {call.name for call in calls} & PARSING:
         return last.callee
     given = [*last.call.args, *(chains for _, chains in last.call.keywords)] if last.call is not None else []
