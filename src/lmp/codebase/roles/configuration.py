@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.entry import entry_rows, is_used
+from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
 
-CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
@@ -76,7 +75,11 @@ def configuration_rows(reading: Reading) -> list[Row]:
         file = read.place.file
         if counts(file):
             add("env var", read.name, read.place, read.value or read.default)
-    modules = {of.file for of in reading.classes if _is_module(reading, of)}
+    modules = {
+        of.file
+        for of in reading.classes
+        if not of.native and ("forward" in of.methods or "Module" in named_bases(reading, of))
+    }
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     for of in sizes:
         if of.file not in modules:
@@ -238,11 +241,6 @@ def _files(reading: Reading) -> set[str]:
     return found
 
 
-def _is_module(reading: Reading, of: Class) -> bool:
-    bases = {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
-    return not of.native and ("forward" in of.methods or "Module" in bases)
-
-
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     """What the body of a class names, annotated or by a value alone."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
@@ -263,7 +261,7 @@ def is_config(reading: Reading, of: Class) -> bool:
     evaluator = reading.graph.evaluator
     if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
         return False
-    bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
+    bases = named_bases(reading, of)
     kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
 
@@ -272,4 +270,4 @@ def _is_record(reading: Reading, of: Class) -> bool:
     """A dataclass, a class of attrs, or a model of pydantic or msgspec, also by a class above it."""
     line = reading.graph.evaluator.line(of)
     marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
-    return marked or bool({str(chain[-1]) for each in line for chain in each.bases if chain} & MODELS)
+    return marked or bool(named_bases(reading, of) & MODELS)

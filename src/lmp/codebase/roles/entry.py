@@ -11,8 +11,8 @@ from lmp.codebase.entries import SERVERS, STARTERS
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.roles.reach import CALLED, PARTS, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
@@ -48,6 +48,8 @@ ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
 """Routes by which a request for text comes in."""
 MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
+CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
+OTHER_MODEL = re.compile(r"(?<!Base)(?<!Config)Model$|LightningModule$")
 STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
 """Files and classes that stand in for what users write."""
 
@@ -99,7 +101,14 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         way = by_key.get((row.place.file, row.place.line))
         for to in _handed(reading, way) if way is not None else ():
             add(row.role, to.qualname, place(to), row.why)
-    asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
+    asked = [
+        row
+        for row in route_rows(reading)
+        # A handler within the method that makes a server belongs to its class.
+        if ASKS.match(row.why)
+        and not says(row.place.file, "beside")
+        and not ((way := by_key.get((row.place.file, row.place.line))) is not None and way.outermost.owner is not None)
+    ]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
     given: list[Function | Class] = [*_runners(reading), *_model(reading)]
@@ -294,10 +303,14 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
         inner = file.count("/") > least
         graph = reading.facts.graphs[file]
         # ``Sampler = sampler.Sampler`` is handed out too.
-        for name in dict.fromkeys((*graph.imports, *graph.names)):
-            if name.startswith("_"):
-                continue
-            for value in reading.graph.evaluator.top(file, name, 0):
+        names = [name for name in dict.fromkeys((*graph.imports, *graph.names)) if not name.startswith("_")]
+        handed = {name: reading.graph.evaluator.top(file, name, 0) for name in names}
+        models = _models(reading, [v.of for vs in handed.values() for v in vs if isinstance(v, ClassValue)], inner)
+        for name, values in handed.items():
+            for value in values:
+                if value in models:
+                    found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
+                    continue
                 runs = isinstance(value, ClassValue) and _runs(value.of, running)
                 if isinstance(value, FunctionValue):
                     found += [
@@ -316,6 +329,39 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
     return found
+
+
+def _models(reading: Reading, handed: list[Class], inner: bool) -> set[ClassValue]:
+    """Of the classes that a package hands out, those of whole models, and the settings that these are made with.
+
+    Nothing builds on such a class: a module that attends and gives logits, or what builds on another package's model.
+    """
+    evaluator = reading.graph.evaluator
+    handed = [of for of in handed if not evaluator.subclasses.get(of) and not split(of.name) & PARTS]
+    runs = reading.attending & reading.runs_model
+    modules = [of for of in handed if "Module" in named_bases(reading, of)]
+    logits = [of for of in modules if any(evaluator.method(of, each) in runs for each in CALLED)]
+    found = logits if len(logits) < MOST_GIVEN else []
+    found += [of for of in handed if not inner and _is_model(reading, of)]
+    begins = [each for of in found if (each := of.methods.get("__init__")) is not None]
+    said = [(of, chain) for of in found for each in of.fields for chain in each.chains]
+    said += [(each.owner, chain) for each in begins for chains in each.params.values() for chain in chains]
+    taken = (innermost(value) for of, chain in said for value in evaluator.scoped(of, None, of.file, chain, 0))
+    settings = {each.of for each in taken if isinstance(each, ClassValue | Instance) and CONFIG.search(each.of.name)}
+    return {ClassValue(of) for of in (*found, *settings)}
+
+
+def _is_model(reading: Reading, of: Class) -> bool:
+    """Whether a class builds on another package's model: ``PreTrainedModel``, ``HuggingFaceModel``."""
+    evaluator = reading.graph.evaluator
+    bases = [(each, chain) for each in evaluator.line(of) for chain in each.bases]
+    values = (value for each, chain in bases for value in evaluator.scoped(each, None, each.file, chain, 0))
+    return any(isinstance(value, External) and OTHER_MODEL.search(value.dotted) for value in values)
+
+
+def named_bases(reading: Reading, of: Class) -> set[str]:
+    """The last names of what a class, and what is above it, builds on."""
+    return {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:
