@@ -37,6 +37,7 @@ ARGUMENTS = frozenset(
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
 """What the function, and the method, is called by which a program has text made, or a model trained."""
+RUNS = ("generate", "sample", "chat", "train")
 MAKES = ("classmethod", "staticmethod")
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
@@ -120,6 +121,8 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
     for kind, thing in _started(reading, running, set(found)):
         if not STAND_IN.search(thing.qualname):
             add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
+    for thing in _shared(reading, {at for at, row in found.items() if row.role != "library"}):
+        add("library", thing.qualname, place(thing), f"{thing.name}(...)", 1)
     return tuple(found.values())
 
 
@@ -503,8 +506,35 @@ def _started(
             found.setdefault(of, "library")
     for of in reading.classes:
         if of.key in known or of in found:
-            found |= {each: "library" for each in of.methods.values() if each.name in METHODS and each in repeating}
+            # An object that is no module generates where it is called, if it has no method for it.
+            called = not of.methods.keys() & set(METHODS) and "Module" not in named_bases(reading, of)
+            names = ("__call__",) if called else METHODS
+            found |= {each: "library" for name in names if (each := of.methods.get(name)) in repeating and each}
     return [(role, thing) for thing, role in found.items()]
+
+
+def _shared(reading: Reading, known: set[tuple[str, int]]) -> Iterator[Class | Function]:
+    """What several programs make and train or generate with, and what they call that a package hands out.
+
+    Where they call many such functions, none of them is singled out.
+    """
+    graphs, graph = reading.facts.graphs, reading.graph
+    ways = {each for each in reading.functions if each.key in known}
+    ways |= {each.body for file, each in graphs.items() if each.body is not None and (file, each.main) in known}
+    scripts = {each.file for each in ways if not is_used(reading, each.file)}
+    programs: dict[Function, set[str]] = {}
+    for each in graph.functions:
+        for edge in graph.edges.get(each, ()) if each in ways or each.file in scripts else ():
+            if edge.callee.file != each.file and reading.is_own(edge.callee.file):
+                programs.setdefault(edge.callee, set()).add(each.file)
+    shared = sorted((each for each, files in programs.items() if len(files) > 1), key=lambda each: each.key)
+    for of in [each.owner for each in shared if each.owner is not None and each.name == "__init__"]:
+        if of.methods.keys() & set(RUNS):
+            yield of
+    firsts = [(file, each) for file, each in graphs.items() if file.endswith("__init__.py") and reading.is_own(file)]
+    handed = {v for file, each in firsts for name in each.imports for v in graph.evaluator.top(file, name, 0)}
+    called = [each for each in shared if _is_public(reading, each) and FunctionValue(each) in handed]
+    yield from called if len(called) < MOST_GIVEN else ()
 
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
