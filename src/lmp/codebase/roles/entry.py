@@ -38,6 +38,8 @@ GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
 """What the function, and the method, is called by which a program has text made, or a model trained."""
 RUNS = ("generate", "sample", "chat", "train")
+BUILDS = ("build_", "load_", "make_", "create_")
+"""How the names begin of what builds an object for its caller."""
 MAKES = ("classmethod", "staticmethod")
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
@@ -532,9 +534,13 @@ def _shared(reading: Reading, known: set[tuple[str, int]]) -> Iterator[Class | F
         if of.methods.keys() & set(RUNS):
             yield of
     firsts = [(file, each) for file, each in graphs.items() if file.endswith("__init__.py") and reading.is_own(file)]
-    handed = {v for file, each in firsts for name in each.imports for v in graph.evaluator.top(file, name, 0)}
-    called = [each for each in shared if _is_public(reading, each) and FunctionValue(each) in handed]
+    given = [(file, name) for file, each in firsts for name in (*each.imports, *each.names)]
+    handed = [v.of for file, name in given for v in graph.evaluator.top(file, name, 0) if isinstance(v, FunctionValue)]
+    called = [each for each in shared if _is_public(reading, each) and each in handed]
     yield from called if len(called) < MOST_GIVEN else ()
+    for each in dict.fromkeys(handed):
+        if each.name.startswith(BUILDS) and _is_public(reading, each) and {*_inside(reading, each)} <= {each}:
+            yield each
 
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
