@@ -56,6 +56,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
     def counts(file: str) -> bool:
         return reading.is_own(file) and not says(file, "beside")
 
+    users = {row.place for row in entry_rows(reading) if row.role == "library"}
     # A command that is installed counts wherever its file lies.
     ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
     flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
@@ -81,9 +82,14 @@ def configuration_rows(reading: Reading) -> list[Row]:
         if not of.native and ("forward" in of.methods or "Module" in named_bases(reading, of))
     }
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    made = _made_with(reading)
     for of in sizes:
-        if of.file not in modules:
+        if of.file not in modules or of in made:
             add_fields(of)
+    for of in reading.classes:
+        # What users make as settings, they make with its arguments.
+        if place(of) in users and CONFIG.search(of.name) and "__init__" in of.methods:
+            add_arguments(of.methods["__init__"])
     for of in _made_by_users(reading, sizes):
         if counts(of.file) and of not in sizes:
             add_fields(of)
@@ -175,6 +181,18 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
             more = {below for one in held for below in (one, *evaluator.below(one)) if below.name not in made} - seen
             waiting += sorted(more, key=lambda one: one.key)
             seen |= more
+
+
+def _made_with(reading: Reading) -> set[Class]:
+    """What the constructors of the classes take that users make, but for modules: these take the sizes of a model."""
+    ways = {row.place for row in entry_rows(reading)}
+    found: set[Class] = set()
+    for of in reading.classes:
+        if place(of) in ways and "__init__" in of.methods and "Module" not in named_bases(reading, of):
+            for chains in of.methods["__init__"].params.values():
+                values = (v for chain in chains for v in reading.graph.evaluator.scoped(of, None, of.file, chain, 0))
+                found |= {v.of for v in map(innermost, values) if isinstance(v, ClassValue | Instance)}
+    return found
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
