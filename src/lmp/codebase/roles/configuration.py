@@ -45,10 +45,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
             if not name.startswith("_"):
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
 
-    def add_arguments(function: Function) -> None:
+    def add_arguments(function: Function, may_be_left_out: bool = False) -> None:
         of = function.qualname.removesuffix(".__init__")
         for name, line, default in function.arguments:
-            if name not in ("self", "cls"):
+            if name not in ("self", "cls") and (default or not may_be_left_out):
                 add("argument", f"{of}.{name}", Place(function.file, line), default, name)
 
     run = _files(reading)
@@ -110,10 +110,16 @@ def configuration_rows(reading: Reading) -> list[Row]:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
-    if len(found) < NEXT_TO_NONE:
-        # A library is then set by the arguments of what users call, and by dictionaries that they hand in.
-        for function in _called_by_users(reading):
-            add_arguments(function)
+    few, none = len(found) < FEW, len(found) < NEXT_TO_NONE
+    # A library is then set by what users make it with and may leave out; what they call comes with each request.
+    for function in _called_by_users(reading) if few else ():
+        if none or function.name == "__init__":
+            add_arguments(function, not none)
+    for of in reading.classes if few else ():
+        if place(of) in users and "Module" in named_bases(reading, of) and "__init__" not in of.methods:
+            add_fields(of)
+    if none:
+        # By dictionaries that users hand in as well.
         asked: dict[tuple[str, str], tuple[Place, str]] = {}
         for file, graph in reading.facts.graphs.items():
             for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
@@ -141,8 +147,9 @@ def _called_by_users(reading: Reading) -> Iterator[Function]:
     ways = {row.place for row in entry_rows(reading) if row.role == "library"}
     begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
     for each in reading.functions:
-        if (each in begins or place(each) in ways) and not reading.graph.callers.get(each):
-            yield each
+        if each in begins or place(each) in ways:
+            if not any(reading.is_own(edge.caller.file) for edge in reading.graph.callers.get(each, ())):
+                yield each
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
