@@ -114,7 +114,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
     ]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
-    given: list[Function | Class] = [*_runners(reading), *_model(reading)]
+    given: list[Function | Class] = [*_runners(reading), *_model(reading), *_builders(reading)]
     for of in given:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
@@ -123,8 +123,6 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
     for kind, thing in _started(reading, running, set(found)):
         if not STAND_IN.search(thing.qualname):
             add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
-    for thing in _shared(reading, {at for at, row in found.items() if row.role != "library"}):
-        add("library", thing.qualname, place(thing), f"{thing.name}(...)", 1)
     return tuple(found.values())
 
 
@@ -515,32 +513,14 @@ def _started(
     return [(role, thing) for thing, role in found.items()]
 
 
-def _shared(reading: Reading, known: set[tuple[str, int]]) -> Iterator[Class | Function]:
-    """What several programs make and train or generate with, and what they call that a package hands out.
-
-    Where they call many such functions, none of them is singled out.
-    """
-    graphs, graph = reading.facts.graphs, reading.graph
-    ways = {each for each in reading.functions if each.key in known}
-    ways |= {each.body for file, each in graphs.items() if each.body is not None and (file, each.main) in known}
-    scripts = {each.file for each in ways if not is_used(reading, each.file)}
-    programs: dict[Function, set[str]] = {}
-    for each in graph.functions:
-        for edge in graph.edges.get(each, ()) if each in ways or each.file in scripts else ():
-            if edge.callee.file != each.file and reading.is_own(edge.callee.file):
-                programs.setdefault(edge.callee, set()).add(each.file)
-    shared = sorted((each for each, files in programs.items() if len(files) > 1), key=lambda each: each.key)
-    for of in [each.owner for each in shared if each.owner is not None and each.name == "__init__"]:
-        if of.methods.keys() & set(RUNS):
-            yield of
-    firsts = [(file, each) for file, each in graphs.items() if file.endswith("__init__.py") and reading.is_own(file)]
-    given = [(file, name) for file, each in firsts for name in (*each.imports, *each.names)]
-    handed = [v.of for file, name in given for v in graph.evaluator.top(file, name, 0) if isinstance(v, FunctionValue)]
-    called = [each for each in shared if _is_public(reading, each) and each in handed]
-    yield from called if len(called) < MOST_GIVEN else ()
-    for each in dict.fromkeys(handed):
-        if each.name.startswith(BUILDS) and _is_public(reading, each) and {*_inside(reading, each)} <= {each}:
-            yield each
+def _builders(reading: Reading) -> Iterator[Function]:
+    """What a package hands out that builds or loads an object by its name, and that nothing of the code base calls."""
+    for file, graph in reading.facts.graphs.items():
+        names = [*graph.imports, *graph.names] if file.endswith("__init__.py") and reading.is_own(file) else []
+        for value in [value for name in names for value in reading.graph.evaluator.top(file, name, 0)]:
+            if isinstance(value, FunctionValue) and value.of.name.startswith(BUILDS) and _is_public(reading, value.of):
+                if {*_inside(reading, value.of)} <= {value.of}:
+                    yield value.of
 
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
@@ -575,7 +555,8 @@ def _near(reading: Reading, function: Function) -> set[Function]:
 
 
 def _runners(reading: Reading) -> list[Class]:
-    """Classes that generate or train by public methods, and that nothing of the code base makes but what starts it.
+    """Classes that generate or train by public methods, and that nothing of the code base makes but what starts it, or
+    that several programs make.
 
     What makes one that builds on it makes it as well.
     """
@@ -588,6 +569,10 @@ def _runners(reading: Reading) -> list[Class]:
         if each.file not in scripts and each.name != "main" and not says(each.file, "beside"):
             for call in each.calls:
                 made.setdefault(call.name, set()).add(each.owner)
+    programs: dict[Class | None, set[str]] = {}
+    for edge in (edge for edges in reading.graph.edges.values() for edge in edges if edge.how == "constructor"):
+        if graphs[edge.caller.file].main and reading.is_own(edge.caller.file):
+            programs.setdefault(edge.callee.owner, set()).add(edge.caller.file)
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
@@ -598,6 +583,7 @@ def _runners(reading: Reading) -> list[Class]:
         said = any(split(each.name) & set(METHODS) for each in _generating(reading, of, decoding))
         # The last word of a name says what it is: ``LLMEngine``.
         named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner") and any(_public(of, repeating))
-        if (said or named) and not any(made.get(each.name, set()) - {each} for each in line):
+        shared = len(programs.get(of, ())) > 1 and bool(of.methods.keys() & set(RUNS))
+        if shared or ((said or named) and not any(made.get(each.name, set()) - {each} for each in line)):
             found.append(of)
     return found
