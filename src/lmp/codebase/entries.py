@@ -101,7 +101,7 @@ def _route(source: Source, decorator: ast.expr) -> str:
         return ""
     told = next((each.value for each in decorator.keywords if each.arg == "methods"), None)
     listed = told.elts if isinstance(told, ast.List | ast.Tuple | ast.Set) else []
-    verbs = [each.value for each in listed if isinstance(each, ast.Constant) and isinstance(each.value, str)] or [method]
+    verbs = [str(each.value) for each in listed if isinstance(each, ast.Constant)] or [method]
     path = text_of(template(source, decorator.args[0], None, no_elsewhere))
     return f"{','.join(verbs).upper()} {path}" if path is not None and path.startswith("/") else ""
 
@@ -228,9 +228,7 @@ def setup_scripts(source: Source) -> list[EntryPoint]:
     for node, _ in source.all(ast.Call):
         if source.dotted(node.func) not in ("setup", "setuptools.setup", "distutils.core.setup"):
             continue
-        files = {
-            id(each) for keyword in node.keywords if keyword.arg == "scripts" for each in ast.walk(keyword.value)
-        }
+        files = {id(each) for keyword in node.keywords if keyword.arg == "scripts" for each in ast.walk(keyword.value)}
         for each in ast.walk(node):
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 match = re.fullmatch(r"\s*([\w.-]+)\s*=\s*([\w.]+:[\w.]+)\s*", each.value)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, named_bases
+from lmp.codebase.graph.values import FunctionValue, innermost
+from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -82,7 +82,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
         if not of.native and ("forward" in of.methods or "Module" in named_bases(reading, of))
     }
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
-    made = _made_with(reading)
+    # What users make is made with settings, but for modules: these take the sizes of a model.
+    makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
+    made = {each for of in makers if "__init__" in of.methods for each in made_with(reading, of)}
     for of in sizes:
         if of.file not in modules or of in made:
             add_fields(of)
@@ -147,9 +149,9 @@ def _called_by_users(reading: Reading) -> Iterator[Function]:
     ways = {row.place for row in entry_rows(reading) if row.role == "library"}
     begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
     for each in reading.functions:
-        if each in begins or place(each) in ways:
-            if not any(reading.is_own(edge.caller.file) for edge in reading.graph.callers.get(each, ())):
-                yield each
+        callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
+        if (each in begins or place(each) in ways) and not callers:
+            yield each
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
@@ -182,24 +184,10 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
         if not _is_record(reading, of):
             continue
         yield of
-        for each in of.fields:
-            found = (innermost(value) for c in each.chains for value in evaluator.scoped(of, None, of.file, c, 0))
-            held = {value.of for value in found if isinstance(value, ClassValue | Instance)}
-            more = {below for one in held for below in (one, *evaluator.below(one)) if below.name not in made} - seen
-            waiting += sorted(more, key=lambda one: one.key)
-            seen |= more
-
-
-def _made_with(reading: Reading) -> set[Class]:
-    """What the constructors of the classes take that users make, but for modules: these take the sizes of a model."""
-    ways = {row.place for row in entry_rows(reading)}
-    found: set[Class] = set()
-    for of in reading.classes:
-        if place(of) in ways and "__init__" in of.methods and "Module" not in named_bases(reading, of):
-            for chains in of.methods["__init__"].params.values():
-                values = (v for chain in chains for v in reading.graph.evaluator.scoped(of, None, of.file, chain, 0))
-                found |= {v.of for v in map(innermost, values) if isinstance(v, ClassValue | Instance)}
-    return found
+        held = {below for one in made_with(reading, of) for below in (one, *evaluator.below(one))}
+        more = {one for one in held if one.name not in made} - seen
+        waiting += sorted(more, key=lambda one: one.key)
+        seen |= more
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:

@@ -18,21 +18,9 @@ from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
 
 ARGUMENTS = frozenset(
-    [
-        "argparse",
-        "ArgumentParser",
-        "argv",
-        "fire",
-        "Fire",
-        "click",
-        "typer",
-        "tyro",
-        "app",
-        "uvicorn",
-        "parse_args",
-        "HfArgumentParser",
-    ]
+    ["argparse", "ArgumentParser", "argv", "fire", "Fire", "click", "typer", "tyro", "app", "uvicorn"]
 )
+ARGUMENTS |= {"parse_args", "HfArgumentParser"}
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
@@ -85,13 +73,14 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         main = graph.main or min(begins, default=0)
         if main and graph.body is not None:
             command = file.rpartition("/")[2] if file in installed else _command(reading, file, role)
-            _main(reading, file, main, graph.body, add, role, only, command)
-        if graph.body is None:
-            for one in graph.functions:
-                if one.name == "main" and one.qualname == "main" and (only is None or one in only):
-                    _native_main(reading, one, add, role)
+            for kind, started in _main(reading, file, main, graph.body, role, only):
+                at = Place(file, main) if started is None else place(started)
+                add(kind, "__main__" if started is None else started.qualname, at, command)
         for function in graph.functions:
-            if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
+            if graph.body is None and function.qualname == "main" and (only is None or function in only):
+                kind, started = _native_main(reading, function, role)
+                add(kind, started.qualname, place(started), file.rpartition("/")[2].rpartition(".")[0])
+            elif any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
             elif function.qualname and role == "source" and _serves(reading, function):
                 add("server", function.qualname, place(function), f"{function.name}(...)", 1)
@@ -104,14 +93,10 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         way = by_key.get((row.place.file, row.place.line))
         for to in _handed(reading, way) if way is not None else ():
             add(row.role, to.qualname, place(to), row.why)
-    asked = [
-        row
-        for row in route_rows(reading)
-        # A handler within the method that makes a server belongs to its class.
-        if ASKS.match(row.why)
-        and not says(row.place.file, "beside")
-        and not ((way := by_key.get((row.place.file, row.place.line))) is not None and way.outermost.owner is not None)
-    ]
+    # A handler within the method that makes a server belongs to its class.
+    within = {each.key for each in reading.functions if each.nested and each.outermost.owner is not None}
+    asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
+    asked = [row for row in asked if (row.place.file, row.place.line) not in within]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
     given: list[Function | Class] = [*_runners(reading), *_model(reading), *_builders(reading)]
@@ -200,17 +185,9 @@ def _command(reading: Reading, file: str, role: str) -> str:
 
 
 def _main(
-    reading: Reading,
-    file: str,
-    line: int,
-    body: Function,
-    add: object,
-    role: str,
-    only: set[Function] | None,
-    command: str,
-) -> None:
+    reading: Reading, file: str, line: int, body: Function, role: str, only: set[Function] | None
+) -> Iterator[tuple[str, Function | None]]:
     """What the block under ``__main__`` starts: a function of the file, else the block itself."""
-    assert callable(add)
     kind = {"benchmark": "benchmark", "example": "example"}.get(role, "cli")
     block = [edge for edge in reading.graph.edges.get(body, ()) if line <= edge.line <= body.end]
     here = [edge for edge in block if edge.callee.file == file and edge.callee.owner is None]
@@ -236,10 +213,7 @@ def _main(
     if kind in ("cli", "server") and tries and is_used(reading, file):
         # A block that takes no arguments, in a file that others use, tries the file.
         return
-    if main is not None:
-        add(kind, main.qualname, place(main), command)
-    else:
-        add(kind, "__main__", Place(file, line), command)
+    yield kind, main
 
 
 def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | None:
@@ -270,21 +244,12 @@ def is_used(reading: Reading, file: str) -> bool:
     return any(edge.caller.file != file and edge.how not in ("name", "inheritance") for edge in edges)
 
 
-def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
+def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Function]:
     """``main`` of C++; where it only hands on to one function of the code base, that function."""
-    assert callable(add)
     edges = [edge for edge in reading.graph.edges[main] if edge.how == "direct"]
     handed = edges[0].callee if len({each.callee.name for each in edges}) == 1 and main.end - main.line < 12 else main
-    kind = (
-        "server"
-        if "server" in main.file
-        else "benchmark"
-        if "bench" in main.file
-        else "example"
-        if role == "example"
-        else "cli"
-    )
-    add(kind, handed.qualname, place(handed), main.file.rpartition("/")[2].rpartition(".")[0])
+    beside = "benchmark" if "bench" in main.file else "example" if role == "example" else "cli"
+    return "server" if "server" in main.file else beside, handed
 
 
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
@@ -346,12 +311,18 @@ def _models(reading: Reading, handed: list[Class], inner: bool) -> set[ClassValu
     logits = [of for of in modules if any(evaluator.method(of, each) in runs for each in CALLED)]
     found = logits if len(logits) < MOST_GIVEN else []
     found += [of for of in handed if not inner and _is_model(reading, of)]
-    begins = [each for of in found if (each := of.methods.get("__init__")) is not None]
-    said = [(of, chain) for of in found for each in of.fields for chain in each.chains]
-    said += [(each.owner, chain) for each in begins for chains in each.params.values() for chain in chains]
-    taken = (innermost(value) for of, chain in said for value in evaluator.scoped(of, None, of.file, chain, 0))
-    settings = {each.of for each in taken if isinstance(each, ClassValue | Instance) and CONFIG.search(each.of.name)}
-    return {ClassValue(of) for of in (*found, *settings)}
+    settings = [each for of in found for each in made_with(reading, of)]
+    return {ClassValue(of) for of in (*found, *(each for each in settings if CONFIG.search(each.name)))}
+
+
+def made_with(reading: Reading, of: Class) -> set[Class]:
+    """Classes of what a constructor takes, by what it says; where there is none, of what the fields hold."""
+    begin = of.methods.get("__init__")
+    said = [each.chains for each in of.fields] if begin is None else begin.params.values()
+    values = (
+        v for chains in said for chain in chains for v in reading.graph.evaluator.scoped(of, None, of.file, chain, 0)
+    )
+    return {value.of for value in map(innermost, values) if isinstance(value, ClassValue | Instance)}
 
 
 def _is_model(reading: Reading, of: Class) -> bool:
@@ -509,7 +480,7 @@ def _started(
             # An object that is no module generates where it is called, if it has no method for it.
             called = not of.methods.keys() & set(METHODS) and "Module" not in named_bases(reading, of)
             names = ("__call__",) if called else METHODS
-            found |= {each: "library" for name in names if (each := of.methods.get(name)) in repeating and each}
+            found |= {each: "library" for each in of.methods.values() if each.name in names and each in repeating}
     return [(role, thing) for thing, role in found.items()]
 
 
@@ -518,9 +489,9 @@ def _builders(reading: Reading) -> Iterator[Function]:
     for file, graph in reading.facts.graphs.items():
         names = [*graph.imports, *graph.names] if file.endswith("__init__.py") and reading.is_own(file) else []
         for value in [value for name in names for value in reading.graph.evaluator.top(file, name, 0)]:
-            if isinstance(value, FunctionValue) and value.of.name.startswith(BUILDS) and _is_public(reading, value.of):
-                if {*_inside(reading, value.of)} <= {value.of}:
-                    yield value.of
+            of = value.of if isinstance(value, FunctionValue) and value.of.name.startswith(BUILDS) else None
+            if of is not None and _is_public(reading, of) and {*_inside(reading, of)} <= {of}:
+                yield of
 
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
