@@ -53,13 +53,10 @@ def _main(source: Source) -> Iterator[EntryPoint]:
 
 
 def _is_main(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            sides = (left, right)
-            return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
-                isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
-            )
-    return False
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = [getattr(each, "id", getattr(each, "value", None)) for each in (test.left, *test.comparators)]
+    return sides in (["__name__", "__main__"], ["__main__", "__name__"])
 
 
 def _called(source: Source, node: ast.If) -> list[str]:

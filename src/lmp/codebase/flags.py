@@ -11,6 +11,8 @@ from lmp.codebase.source import FUNCTIONS, Function, Scope, Source
 from lmp.codebase.templates import defaults, no_elsewhere, template, text_of
 
 LONGEST_HELP = 300
+CLICK = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
+TYPER = ("typer.Option", "typer.Argument", "typer.params.Option", "typer.params.Argument")
 
 
 def flags(source: Source) -> list[Flag]:
@@ -53,12 +55,7 @@ def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) ->
 def _click(source: Source) -> Iterator[Flag]:
     for function, scope in source.every_function():
         for node in function.decorator_list:
-            if isinstance(node, ast.Call) and source.dotted(node.func) in (
-                "click.option",
-                "click.argument",
-                "rich_click.option",
-                "rich_click.argument",
-            ):
+            if isinstance(node, ast.Call) and source.dotted(node.func) in CLICK:
                 names = tuple(flag_name(source, each, scope) for each in node.args)
                 default = written_keyword(source, node, "default")
                 place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
@@ -116,12 +113,7 @@ def _annotated(source: Source, annotation: ast.expr | None) -> ast.Call | None:
 
 
 def _is_typer(source: Source, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and source.dotted(node.func) in (
-        "typer.Option",
-        "typer.Argument",
-        "typer.params.Option",
-        "typer.params.Argument",
-    )
+    return isinstance(node, ast.Call) and source.dotted(node.func) in TYPER
 
 
 def _absl(source: Source) -> Iterator[Flag]:

@@ -126,17 +126,9 @@ def _fields(source: Source, node: ast.ClassDef, joint: str) -> Iterator[Flag]:
     for each in node.body:
         if not (isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)):
             continue
-        told = ""
-        if isinstance(each.value, ast.Call):
-            metadata = keyword_of(each.value, "metadata")
-            if isinstance(metadata, ast.Dict):
-                told = next(
-                    (
-                        text_of(template(source, value, None, no_elsewhere)) or ""
-                        for key, value in zip(metadata.keys, metadata.values, strict=True)
-                        if constant(key) == "help"
-                    ),
-                    "",
-                )
+        metadata = keyword_of(each.value, "metadata") if isinstance(each.value, ast.Call) else None
+        pairs = zip(metadata.keys, metadata.values, strict=True) if isinstance(metadata, ast.Dict) else ()
+        helped = next((value for key, value in pairs if constant(key) == "help"), None)
+        told = text_of(template(source, helped, None, no_elsewhere)) if helped is not None else None
         names = ("--" + each.target.id.replace("_", joint),)
-        yield _flag(source, each, names, shortened(told))
+        yield _flag(source, each, names, shortened(told or ""))

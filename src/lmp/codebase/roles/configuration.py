@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
+from lmp.codebase.roles.entry import CONFIG, entry_rows, made_with, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -64,9 +64,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
     takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     for flag in flags:
-        # A function that is run by itself only as a trial has its flags in the command that calls it.
-        if flag.parser != "fire" or not is_used(reading, flag.place.file):
-            add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
+        add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
             if name not in ("self", "cls"):

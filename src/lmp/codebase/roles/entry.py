@@ -11,7 +11,7 @@ from lmp.codebase.entries import SERVERS, STARTERS
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
 from lmp.codebase.roles.reach import CALLED, PARTS, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
@@ -41,8 +41,6 @@ MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
 CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 OTHER_MODEL = re.compile(r"(?<!Base)(?<!Config)Model$|LightningModule$")
-STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
-"""Files and classes that stand in for what users write."""
 
 
 @lru_cache(maxsize=1)
@@ -106,8 +104,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         # A method is named after classes and functions.
         add("library", name, where, handed, 1 + ("." in name))
     for kind, thing in _started(reading, running, set(found)):
-        if not STAND_IN.search(thing.qualname):
-            add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
+        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
     return tuple(found.values())
 
 
@@ -280,12 +277,6 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
                     continue
                 runs = isinstance(value, ClassValue) and _runs(value.of, running)
-                if isinstance(value, FunctionValue):
-                    found += [
-                        (place(of), of.qualname, f"{name}(...)")
-                        for of in _given_back(reading, value.of)
-                        if _runs(of, running)
-                    ]
                 if isinstance(value, FunctionValue) and not any(
                     says(f"{value.of.file}.{name}", part) for part in OPERATORS
                 ):
@@ -310,7 +301,8 @@ def _models(reading: Reading, handed: list[Class], inner: bool) -> set[ClassValu
     modules = [of for of in handed if "Module" in named_bases(reading, of)]
     logits = [of for of in modules if any(evaluator.method(of, each) in runs for each in CALLED)]
     found = logits if len(logits) < MOST_GIVEN else []
-    found += [of for of in handed if not inner and _is_model(reading, of)]
+    # ``PreTrainedModel``, ``HuggingFaceModel``
+    found += [of for of in handed if not inner and any(map(OTHER_MODEL.search, named_bases(reading, of)))]
     settings = [each for of in found for each in made_with(reading, of)]
     return {ClassValue(of) for of in (*found, *(each for each in settings if CONFIG.search(each.name)))}
 
@@ -323,14 +315,6 @@ def made_with(reading: Reading, of: Class) -> set[Class]:
         v for chains in said for chain in chains for v in reading.graph.evaluator.scoped(of, None, of.file, chain, 0)
     )
     return {value.of for value in map(innermost, values) if isinstance(value, ClassValue | Instance)}
-
-
-def _is_model(reading: Reading, of: Class) -> bool:
-    """Whether a class builds on another package's model: ``PreTrainedModel``, ``HuggingFaceModel``."""
-    evaluator = reading.graph.evaluator
-    bases = [(each, chain) for each in evaluator.line(of) for chain in each.bases]
-    values = (value for each, chain in bases for value in evaluator.scoped(each, None, each.file, chain, 0))
-    return any(isinstance(value, External) and OTHER_MODEL.search(value.dotted) for value in values)
 
 
 def named_bases(reading: Reading, of: Class) -> set[str]:
@@ -364,18 +348,15 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: se
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
     # ``decode`` and ``run`` say too little where no loop is found.
-    if any(
-        (each.name in METHODS and each in reaching) or (each.name in SAYING and each in running) for each in methods
+    asks = {each for each in (*methods, of.methods.get("__call__")) if each in reaching and each is not None}
+    if any(each.name in (*METHODS, "__call__") for each in asks) or any(
+        m.name in SAYING and m in running for m in methods
     ):
-        return True
-    if (called := of.methods.get("__call__")) is not None and called in reaching:
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     evaluator = reading.graph.evaluator
     given = {value.of for each in makers for value in evaluator.returned(each, 0) if isinstance(value, Instance)}
-    return any(
-        evaluator.method(each, name) or evaluator.overrides(each, name) for each in given - {of} for name in CALLED
-    )
+    return any(evaluator.method(one, name) or evaluator.overrides(one, name) for one in given - {of} for name in CALLED)
 
 
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
@@ -400,11 +381,8 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if (
-                    any(_runs(each, running) for each in evaluator.line(of))
-                    or (called and isinstance(value, ClassValue))
-                    or methods
-                ):
+                asked = methods or (called and isinstance(value, ClassValue))
+                if asked or any(_runs(each, running) for each in evaluator.line(of)):
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.
@@ -451,7 +429,7 @@ def _started(
             if to.file == starter.file and not is_used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
-            if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
+            if of is not None and to.name == "__init__" and of.name[0] != "_":
                 runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
                 if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
@@ -547,7 +525,7 @@ def _runners(reading: Reading) -> list[Class]:
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
-        if beside or STAND_IN.search(of.name) or of.file in scripts:
+        if beside or of.file in scripts:
             # A class of one script alone is that script.
             continue
         line = [of, *reading.graph.evaluator.below(of)]
