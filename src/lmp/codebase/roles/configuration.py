@@ -104,8 +104,6 @@ def configuration_rows(reading: Reading) -> list[Row]:
             add_fields(of)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
-        for flag in flags_of_its_own:
-            add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
         for flag in reading.facts.flags:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
@@ -265,12 +263,10 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
 
 
 def is_config(reading: Reading, of: Class) -> bool:
-    """A class of settings: a dataclass, a model of pydantic or a record of values whose name, or that of a class on top
-    of it, says so."""
-    if of.native or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
+    """A class of settings: a dataclass, a model of pydantic or a record of values whose name says so."""
+    if of.native or not CONFIG.search(of.name) or not _settings(of):
         return False
-    evaluator = reading.graph.evaluator
-    if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
+    if REQUESTED.search(of.name) and says(of.name, "sampling"):
         return False
     bases = named_bases(reading, of)
     kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)

@@ -29,6 +29,7 @@ RUNS = ("generate", "sample", "chat", "train")
 BUILDS = ("build_", "load_", "make_", "create_")
 """How the names begin of what builds an object for its caller."""
 MAKES = ("classmethod", "staticmethod")
+SERVING = (*STARTERS, *SERVERS)
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
 """Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
@@ -119,8 +120,11 @@ def route_rows(reading: Reading) -> list[Row]:
 
 def _serves(reading: Reading, function: Function) -> bool:
     """Whether a function starts a web server, or makes one for a caller that is not here."""
-    called = {reading.dotted(function, call) for call in function.calls}
-    return bool(called & set(STARTERS)) or (bool(called & SERVERS.keys()) and not reading.graph.callers.get(function))
+    return _calls(reading, function, STARTERS if reading.graph.callers.get(function) else SERVING)
+
+
+def _calls(reading: Reading, function: Function, names: tuple[str, ...]) -> bool:
+    return any(reading.dotted(function, call) in names for call in function.calls)
 
 
 def _handed(reading: Reading, function: Function) -> list[Function]:
@@ -252,13 +256,8 @@ def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Func
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
     """Classes and functions that a package's first file takes from below, and that run a model or a kernel."""
     found: list[tuple[Place, str, str]] = []
-    tops = sorted(
-        (file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)),
-        key=lambda f: f.count("/"),
-    )
-    if not tops:
-        return []
-    least = level = tops[0].count("/")
+    tops = _firsts(reading)
+    least = level = min((file.count("/") for file in tops), default=0)
     reaching = reading.reaching(decode_loops(reading))
     for file in tops:
         if found and file.count("/") > level:
@@ -273,21 +272,24 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
         models = _models(reading, [v.of for vs in handed.values() for v in vs if isinstance(v, ClassValue)], inner)
         for name, values in handed.items():
             for value in values:
-                if value in models:
-                    found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
-                    continue
-                runs = isinstance(value, ClassValue) and _runs(value.of, running)
-                if isinstance(value, FunctionValue) and not any(
-                    says(f"{value.of.file}.{name}", part) for part in OPERATORS
-                ):
-                    # Of a library's many functions, those for a part of a run of a model.
-                    continue
-                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching, running)):
+                if isinstance(value, ClassValue):
                     # Of packages inside, what generates and what loads a model.
+                    runs = _is_facade(reading, value.of, reaching, running) if inner else _runs(value.of, running)
+                elif isinstance(value, FunctionValue):
+                    # Of a library's many functions, those for a part of a run of a model.
+                    told = any(says(f"{value.of.file}.{name}", part) for part in OPERATORS)
+                    runs = told and not inner and value.of in running
+                else:
                     continue
-                if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
+                if runs or value in models:
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
     return found
+
+
+def _firsts(reading: Reading) -> list[str]:
+    """First files of packages, the outermost first."""
+    found = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
+    return sorted(found, key=lambda file: file.count("/"))
 
 
 def _models(reading: Reading, handed: list[Class], inner: bool) -> set[ClassValue]:
@@ -366,7 +368,7 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     object may be what a function of the README makes.
     """
     evaluator = reading.graph.evaluator
-    packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
+    packages = _firsts(reading)
     for module, name, called in reading.facts.told:
         file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
@@ -412,11 +414,6 @@ def _started(
         e.callee for each in starters for e in graph.edges[each] if e.callee.key[0] == each.file and not e.callee.owner
     }
     starters |= {by_key[key] for key in known if key in by_key}
-    serving = {
-        each
-        for each in reading.functions
-        if any(reading.dotted(each, call) in (*STARTERS, *SERVERS) for call in each.calls)
-    }
     decoding = set(decode_loops(reading))
     repeating = reading.reaching(decoding)
     found: dict[Function | Class, str] = {}
@@ -430,12 +427,11 @@ def _started(
                 # A class of one script alone is that script.
                 continue
             if of is not None and to.name == "__init__" and of.name[0] != "_":
-                runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
-                if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
+                if _generating(reading, of, decoding):
                     found[of] = "library"
             elif to not in running or to.name[0] == "_" or to.file == starter.file:
                 continue
-            elif of is None and to not in starters and _near(reading, to) & serving:
+            elif of is None and to not in starters and any(_calls(reading, one, SERVING) for one in _near(reading, to)):
                 if starter in starters and to not in found:
                     # What it makes, a program may make as well.
                     waiting.append(to)
@@ -453,7 +449,6 @@ def _started(
     for of in reading.classes:
         if _for_others(of, running):
             found.setdefault(of, "library")
-    for of in reading.classes:
         if of.key in known or of in found:
             # An object that is no module generates where it is called, if it has no method for it.
             called = not of.methods.keys() & set(METHODS) and "Module" not in named_bases(reading, of)
@@ -464,9 +459,11 @@ def _started(
 
 def _builders(reading: Reading) -> Iterator[Function]:
     """What a package hands out that builds or loads an object by its name, and that nothing of the code base calls."""
-    for file, graph in reading.facts.graphs.items():
-        names = [*graph.imports, *graph.names] if file.endswith("__init__.py") and reading.is_own(file) else []
-        for value in [value for name in names for value in reading.graph.evaluator.top(file, name, 0)]:
+    for file in _firsts(reading):
+        graph = reading.facts.graphs[file]
+        for value in [
+            value for name in (*graph.imports, *graph.names) for value in reading.graph.evaluator.top(file, name, 0)
+        ]:
             of = value.of if isinstance(value, FunctionValue) and value.of.name.startswith(BUILDS) else None
             if of is not None and _is_public(reading, of) and {*_inside(reading, of)} <= {of}:
                 yield of
