@@ -78,7 +78,8 @@ def _servers(source: Source) -> Iterator[EntryPoint]:
         what = SERVERS.get(dotted) or ("starts the server" if dotted in STARTERS else "")
         if what:
             where = f" in {scope.qualname}" if scope else ""
-            yield EntryPoint("server", source.written(call.func), Place(source.file, _end(call.func)), f"{what}{where}")
+            at = Place(source.file, call.func.end_lineno or call.lineno)
+            yield EntryPoint("server", source.written(call.func), at, f"{what}{where}")
     for node, _ in source.all(ast.ClassDef):
         if any(source.dotted(base) in HANDLERS for base in node.bases):
             yield EntryPoint("server", node.name, Place(source.file, node.lineno), "answers HTTP requests")
@@ -114,10 +115,6 @@ def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
                     if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name):
                         found.append((source.file, scope.qualname if scope else "", key.value, value.id))
     return found
-
-
-def _end(node: ast.expr) -> int:
-    return node.end_lineno or node.lineno
 
 
 def package_scripts(file: str, text: str) -> list[EntryPoint]:
@@ -208,15 +205,8 @@ def _ini(text: str, name: str) -> dict[str, str]:
         return dict(parser.items("console_scripts")) if parser.has_section("console_scripts") else {}
     if not parser.has_option("options.entry_points", "console_scripts"):
         return {}
-    return _pairs(parser.get("options.entry_points", "console_scripts").split("\n"))
-
-
-def _pairs(lines: list[str]) -> dict[str, str]:
-    return {
-        left.strip(): right.strip()
-        for left, equals, right in (line.partition("=") for line in lines)
-        if equals and left.strip()
-    }
+    parts = [line.partition("=") for line in parser.get("options.entry_points", "console_scripts").split("\n")]
+    return {name.strip(): target.strip() for name, equals, target in parts if equals and name.strip()}
 
 
 def setup_scripts(source: Source) -> list[EntryPoint]:

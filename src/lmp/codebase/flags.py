@@ -46,7 +46,7 @@ def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) ->
     """``required=True``, or a positional argument that may not be left out."""
     asked = keyword_of(node, "required")
     if asked is not None:
-        return isinstance(asked, ast.Constant) and asked.value is True
+        return is_true(asked)
     left_out = keyword_of(node, "nargs")
     positional = re.fullmatch(r"[A-Za-z]\w*", names[0]) is not None and isinstance(node.args[0], ast.Constant)
     return positional and default is None and left_out is None and keyword_of(node, "action") is None
@@ -59,8 +59,7 @@ def _click(source: Source) -> Iterator[Flag]:
                 names = tuple(flag_name(source, each, scope) for each in node.args)
                 default = written_keyword(source, node, "default")
                 place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
-                asked = keyword_of(node, "required")
-                required = isinstance(asked, ast.Constant) and asked.value is True
+                required = is_true(keyword_of(node, "required"))
                 yield Flag(names, place, "click", default, told, required=required)
 
 
@@ -198,6 +197,10 @@ def written_keyword(source: Source, node: ast.Call, name: str) -> str | None:
 
 def constant(node: ast.expr | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def help_text(source: Source, node: ast.Call, scope: Scope | None) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Flag, Place
-from lmp.codebase.flags import constant, help_text, keyword_of, shortened
+from lmp.codebase.flags import constant, help_text, is_true, keyword_of, shortened
 from lmp.codebase.library import Library
 from lmp.codebase.source import Source
 from lmp.codebase.templates import no_elsewhere, template, text_of
@@ -75,7 +75,7 @@ def _marked(source: Source, found: set[str], library: Library) -> Iterator[Flag]
                 yield _flag(source, node, (_dashed(node.target.id),), shortened(told))
                 break
             if isinstance(mark, ast.Call) and _is_of(source, mark.func, found, library):
-                if not _is_true(keyword_of(mark, "no_cli")):
+                if not is_true(keyword_of(mark, "no_cli")):
                     yield _flag(source, node, _names(node.target.id, mark), help_text(source, mark, scope))
                 break
 
@@ -99,10 +99,6 @@ def _names(field: str, mark: ast.Call) -> tuple[str, ...]:
 
 def _dashed(field: str) -> str:
     return "--" + field.replace("_", "-")
-
-
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _flag(source: Source, node: ast.AnnAssign, names: tuple[str, ...], told: str) -> Flag:

@@ -74,11 +74,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
         file = read.place.file
         if counts(file):
             add("env var", read.name, read.place, read.value or read.default)
-    modules = {
-        of.file
-        for of in reading.classes
-        if not of.native and ("forward" in of.methods or "Module" in named_bases(reading, of))
-    }
+    modules = {of.file for of in reading.classes if "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     # What users make is made with settings, but for modules: these take the sizes of a model.
     makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
@@ -90,7 +86,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
         # What users make as settings, they make with its arguments.
         if place(of) in users and CONFIG.search(of.name) and "__init__" in of.methods:
             add_arguments(of.methods["__init__"])
-    for of in _made_by_users(reading, sizes):
+    for of in _made_by_users(reading, users, sizes):
         if counts(of.file) and of not in sizes:
             add_fields(of)
     for settings in _settings_files(reading):
@@ -110,7 +106,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     few, none = len(found) < FEW, len(found) < NEXT_TO_NONE
     # A library is then set by what users make it with and may leave out; what they call comes with each request.
-    for function in _called_by_users(reading) if few else ():
+    for function in _called_by_users(reading, users) if few else ():
         if none or function.name == "__init__":
             add_arguments(function, not none)
     for of in reading.classes if few else ():
@@ -140,38 +136,33 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
         yield name, min(places, key=lambda at: (at.file != model, -sum(word <= split(at.file) for word in plain)))
 
 
-def _called_by_users(reading: Reading) -> Iterator[Function]:
+def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
     """Functions, methods and constructors by which a program runs the library, and that nothing of it calls."""
-    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
-    begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
+    begins = {of.methods["__init__"] for of in reading.classes if place(of) in users and "__init__" in of.methods}
     for each in reading.functions:
         callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
-        if (each in begins or place(each) in ways) and not callers:
+        if (each in begins or place(each) in users) and not callers:
             yield each
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
     """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
-    evaluator = reading.graph.evaluator
-    for file, graph in reading.facts.graphs.items():
-        for each in graph.functions if reading.is_own(file) else ():
-            for call in each.calls:
-                if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
-                    for value in evaluator.values(each, call.args[0]):
-                        of = innermost(value)
-                        if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
-                            yield of.of
+    for each in reading.functions:
+        for call in each.calls:
+            if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
+                for of in map(innermost, reading.graph.evaluator.values(each, call.args[0])):
+                    if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
+                        yield of.of
 
 
-def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
+def _made_by_users(reading: Reading, users: set[Place], settings: list[Class]) -> Iterator[Class]:
     """Records that a program makes to run the library: its ways to run, and what fields of these and of settings hold.
 
     What a field holds counts where the code base makes none itself: what it makes is what it works with.
     """
-    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
     evaluator = reading.graph.evaluator
     made = {call.name for function in reading.graph.functions for call in function.calls}
-    begin = [of for of in reading.classes if place(of) in ways or of in settings]
+    begin = [of for of in reading.classes if place(of) in users or of in settings]
     # What a class builds on, it is made with as well.
     waiting = list(dict.fromkeys(above for of in begin for above in evaluator.line(of)))
     seen = set(waiting)

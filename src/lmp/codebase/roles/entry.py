@@ -104,7 +104,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
         add("library", name, where, handed, 1 + ("." in name))
-    for kind, thing in _started(reading, running, set(found)):
+    for thing, kind in _started(reading, running, set(found)).items():
         add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
     return tuple(found.values())
 
@@ -313,9 +313,8 @@ def made_with(reading: Reading, of: Class) -> set[Class]:
     """Classes of what a constructor takes, by what it says; where there is none, of what the fields hold."""
     begin = of.methods.get("__init__")
     said = [each.chains for each in of.fields] if begin is None else begin.params.values()
-    values = (
-        v for chains in said for chain in chains for v in reading.graph.evaluator.scoped(of, None, of.file, chain, 0)
-    )
+    chains = [chain for each in said for chain in each]
+    values = (value for chain in chains for value in reading.graph.evaluator.scoped(of, None, of.file, chain, 0))
     return {value.of for value in map(innermost, values) if isinstance(value, ClassValue | Instance)}
 
 
@@ -397,9 +396,7 @@ def _runs(of: Class, running: set[Function]) -> bool:
     return any(each in running for each in of.methods.values())
 
 
-def _started(
-    reading: Reading, running: set[Function], known: set[tuple[str, int]]
-) -> list[tuple[str, Function | Class]]:
+def _started(reading: Reading, running: set[Function], known: set[tuple[str, int]]) -> dict[Function | Class, str]:
     """What the ways to run start in other files, and a program may start as well.
 
     The class that a command makes and whose public methods run a model, the function that decodes or serves, the
@@ -410,9 +407,8 @@ def _started(
     by_key = {each.key: each for each in reading.functions}
     starters = {body for key, body in bodies.items() if key in known}
     # What a main block calls of its own file is a part of it.
-    starters |= {
-        e.callee for each in starters for e in graph.edges[each] if e.callee.key[0] == each.file and not e.callee.owner
-    }
+    here = [edge for each in starters for edge in graph.edges[each] if edge.callee.file == each.file]
+    starters |= {edge.callee for edge in here if not edge.callee.owner}
     starters |= {by_key[key] for key in known if key in by_key}
     decoding = set(decode_loops(reading))
     repeating = reading.reaching(decoding)
@@ -436,9 +432,7 @@ def _started(
                     # What it makes, a program may make as well.
                     waiting.append(to)
                 found[to] = "server"
-    for each in hands_on(reading):
-        if each.name in GENERATES:
-            found[each] = "library"
+    found |= {each: "library" for each in hands_on(reading) if each.name in GENERATES}
     routes = {(row.place.file, row.place.line) for row in route_rows(reading)}
     for each in sorted(repeating, key=lambda each: each.key):
         inside = {one for one in _inside(reading, each) if one is not each}
@@ -454,7 +448,7 @@ def _started(
             called = not of.methods.keys() & set(METHODS) and "Module" not in named_bases(reading, of)
             names = ("__call__",) if called else METHODS
             found |= {each: "library" for each in of.methods.values() if each.name in names and each in repeating}
-    return [(role, thing) for thing, role in found.items()]
+    return found
 
 
 def _builders(reading: Reading) -> Iterator[Function]:
