@@ -100,6 +100,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
             add_fields(of)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
+        for flag in flags_of_its_own:
+            add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
         for flag in reading.facts.flags:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
@@ -147,7 +149,8 @@ def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
     """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
-    for each in reading.functions:
+    own = [graph for file, graph in reading.facts.graphs.items() if reading.is_own(file)]
+    for each in [each for graph in own for each in graph.functions]:
         for call in each.calls:
             if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
                 for of in map(innermost, reading.graph.evaluator.values(each, call.args[0])):
