@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, made_with, named_bases
+from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -63,7 +63,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
     # What serves takes part in a run, also where another process runs the model; so does every way to start one.
     takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
-    for flag in flags:
+    # A function that is run by itself only as a trial has its flags in the command that calls it.
+    for flag in [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]:
         add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
@@ -71,10 +72,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
                 add("cli flag", f"--{name}", Place(function.file, line), default)
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
-        file = read.place.file
-        if counts(file):
+        if counts(read.place.file):
             add("env var", read.name, read.place, read.value or read.default)
-    modules = {of.file for of in reading.classes if "Module" in named_bases(reading, of)}
+    modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     # What users make is made with settings, but for modules: these take the sizes of a model.
     makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
@@ -257,10 +257,10 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
 
 
 def is_config(reading: Reading, of: Class) -> bool:
-    """A class of settings: a dataclass, a model of pydantic or a record of values whose name says so."""
-    if of.native or not CONFIG.search(of.name) or not _settings(of):
-        return False
-    if REQUESTED.search(of.name) and says(of.name, "sampling"):
+    """A dataclass, a model of pydantic or a record of values whose name, or that of a class on top of it, says so."""
+    above = reading.graph.evaluator.subclasses.get(of, ())
+    named = any(CONFIG.search(each.name) for each in (of, *above))
+    if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
     bases = named_bases(reading, of)
     kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)

@@ -239,8 +239,7 @@ def _is_parsed(chain: Chain) -> bool:
 
 def is_used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
-    functions = reading.facts.graphs[file].functions
-    edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
+    edges = (edge for each in reading.facts.graphs[file].functions for edge in reading.graph.callers.get(each, ()))
     # Where only the name of a method is known, or a class above, another one may be meant.
     return any(edge.caller.file != file and edge.how not in ("name", "inheritance") for edge in edges)
 
@@ -423,7 +422,8 @@ def _started(reading: Reading, running: set[Function], known: set[tuple[str, int
                 # A class of one script alone is that script.
                 continue
             if of is not None and to.name == "__init__" and of.name[0] != "_":
-                if _generating(reading, of, decoding):
+                runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
+                if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
             elif to not in running or to.name[0] == "_" or to.file == starter.file:
                 continue
@@ -465,8 +465,8 @@ def _builders(reading: Reading) -> Iterator[Function]:
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
     """What calls a function and is no trial beside the code base."""
-    callers = (edge.caller for edge in reading.graph.callers.get(function, ()))
-    return (each for each in callers if reading.is_own(each.file) and not says(each.file, "beside"))
+    edges = reading.graph.callers.get(function, ())
+    return (e.caller for e in edges if reading.is_own(e.caller.file) and not says(e.caller.file, "beside"))
 
 
 def _is_public(reading: Reading, each: Function) -> bool:
