@@ -17,10 +17,8 @@ from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
 
-ARGUMENTS = frozenset(
-    ["argparse", "ArgumentParser", "argv", "fire", "Fire", "click", "typer", "tyro", "app", "uvicorn"]
-)
-ARGUMENTS |= {"parse_args", "HfArgumentParser"}
+PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
+ARGUMENTS = PARSING | {"argparse", "argv", "fire", "Fire", "click", "typer", "tyro", "app", "uvicorn"}
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
@@ -33,7 +31,6 @@ SERVING = (*STARTERS, *SERVERS)
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
 """Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
-PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
 ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
@@ -276,8 +273,11 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                     runs = _is_facade(reading, value.of, reaching, running) if inner else _runs(value.of, running)
                 elif isinstance(value, FunctionValue):
                     # Of a library's many functions, those for a part of a run of a model.
-                    told = any(says(f"{value.of.file}.{name}", part) for part in OPERATORS)
-                    runs = told and not inner and value.of in running
+                    runs = (
+                        not inner and value.of in running and any(says(f"{value.of.file}.{name}", p) for p in OPERATORS)
+                    )
+                    given = [of for of in _given_back(reading, value.of) if _runs(of, running)]
+                    found += [(place(of), of.qualname, f"{name}(...)") for of in given]
                 else:
                     continue
                 if runs or value in models:
