@@ -1147,12 +1147,154 @@ def test_names_that_a_package_assigns_decorators_that_hand_on_and_files_of_words
         "draw/torch/words.json": "{" + ", ".join(f'"word{at}": "other"' for at in range(300)) + "}",
     }
     rows = read(tmp_path, files)
-    assert {row.symbol for row in rows if row.section == "entry_points"} == {"Sampler"}
+    # Its objects generate where they are called: it has no method for it.
+    assert {row.symbol for row in rows if row.section == "entry_points"} == {"Sampler", "Sampler.__call__"}
     # The 300 words are data, though the code names their file. What users make is given its configuration.
     settings = {row.symbol for row in rows if row.section == "configuration"}
-    assert settings == {"Config.width", "Config.layers", "Sampler.config"}
+    assert settings == {"Config.width", "Config.layers", "Sampler.config", "Sampler.__call__.tokens"}
     reading = Reading(read_repository(tmp_path, Selection(), lambda done, total, file: None))
     edges = {(edge.caller.qualname, edge.callee.qualname) for edge in nesting(reading, rows)}
     # Another package checks what ``typed`` hands to it; the loop calls the module.
     assert {("Sampler.__call__", "Sampler.draw_all"), ("Sampler.draw_all", "Net.forward")} <= edges
     assert not [caller for caller, _ in edges if caller == "typed"]
+
+
+KIT = """import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+
+class NetConfig(PretrainedConfig):
+    def __init__(self, width=8, layers=2):
+        self.width = width
+
+
+class Attention(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Base(PreTrainedModel):
+    pass
+
+
+class Net(Base):
+    def __init__(self, config: NetConfig, device="cpu"):
+        self.attention = Attention()
+
+
+def load_net(path):
+    return torch.load(path)
+
+
+def load_part(path):
+    return torch.load(path)
+
+
+def both(path):
+    return load_part(path), load_part(path)
+"""
+KIT_FRONT = """import uvicorn
+from fastapi import FastAPI
+
+
+class Front:
+    def create(self):
+        app = FastAPI()
+
+        @app.post("/v1/completions")
+        def complete(request):
+            return self.engine.complete(request)
+
+        return app
+
+    def serve(self):
+        uvicorn.run(self.create())
+"""
+ROUTED = """from flask import Flask
+
+app = Flask(__name__)
+
+
+@app.route("/generate", methods=["GET", "POST"])
+def ask():
+    return {}
+
+
+@app.route("/models")
+def models():
+    return {}
+"""
+FETCHES = """import sys
+
+if len(sys.argv) < 2:
+    sys.exit("name a model")
+"""
+TRAINED = """from kit.trainer import Trainer
+
+
+def main(args):
+    Trainer(args).train()
+
+
+if __name__ == "__main__":
+    main(argv)
+"""
+SEARCH = """import argparse
+
+
+def cost(at):
+    return at
+
+
+def search(function, settings):
+    return found(settings)
+
+
+def found(settings):
+    return min(settings)
+
+
+if __name__ == "__main__":
+    args = argparse.ArgumentParser().parse_args()
+    search(cost, vars(args))
+"""
+
+
+def test_what_a_package_hands_out_installs_and_serves(tmp_path: Path) -> None:
+    files = {
+        "setup.py": 'from setuptools import setup\n\nsetup(name="kit", scripts=["tools/fetch.py"])\n',
+        "tools/fetch.py": FETCHES,
+        "kit/__init__.py": "from kit.net import Base, Net, NetConfig, both, load_net, load_part\n",
+        "kit/net.py": KIT,
+        "kit/front.py": KIT_FRONT,
+        "kit/routed.py": ROUTED,
+        "kit/trainer.py": "class Trainer:\n    def __init__(self, args): ...\n\n    def train(self):\n        step()\n",
+        "kit/pretrain.py": TRAINED,
+        # Another program uses the first.
+        "kit/tune.py": TRAINED.replace("argv", "pretrain.argv").replace("\n", "\nfrom kit import pretrain\n", 1),
+        "kit/search.py": SEARCH,
+    }
+    rows = read(tmp_path, files)
+    ways = {(row.role, row.symbol, row.place.file, row.place.line) for row in rows if row.section == "entry_points"}
+    assert ways == {
+        # The installed script has no main block: it begins with its first call.
+        ("cli", "__main__", "tools/fetch.py", 3),
+        ("cli", "main", "kit/pretrain.py", 4),
+        ("cli", "main", "kit/tune.py", 5),
+        # ``cost`` is handed to what is started.
+        ("cli", "search", "kit/search.py", 8),
+        # The handler within a method belongs to the class; of the routes one asks for text.
+        ("server", "Front", "kit/front.py", 5),
+        ("server", "Front.serve", "kit/front.py", 15),
+        ("server", "ask", "kit/routed.py", 7),
+        # The whole model, by what it builds on, and what it is made with; no part of it and no base of others.
+        ("library", "Net", "kit/net.py", 19),
+        ("library", "NetConfig", "kit/net.py", 5),
+        # ``both`` calls ``load_part``.
+        ("library", "load_net", "kit/net.py", 24),
+        # Two programs make it.
+        ("library", "Trainer", "kit/trainer.py", 1),
+    }
+    # What users make with defaults: the model, and its settings by the arguments of their constructor.
+    settings = {row.symbol for row in rows if row.section == "configuration"}
+    assert {"NetConfig.width", "NetConfig.layers", "Net.device"} <= settings

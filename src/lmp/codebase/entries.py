@@ -53,13 +53,10 @@ def _main(source: Source) -> Iterator[EntryPoint]:
 
 
 def _is_main(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
-            sides = (left, right)
-            return any(isinstance(each, ast.Name) and each.id == "__name__" for each in sides) and any(
-                isinstance(each, ast.Constant) and each.value == "__main__" for each in sides
-            )
-    return False
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = [getattr(each, "id", getattr(each, "value", None)) for each in (test.left, *test.comparators)]
+    return sides in (["__name__", "__main__"], ["__main__", "__name__"])
 
 
 def _called(source: Source, node: ast.If) -> list[str]:
@@ -81,7 +78,8 @@ def _servers(source: Source) -> Iterator[EntryPoint]:
         what = SERVERS.get(dotted) or ("starts the server" if dotted in STARTERS else "")
         if what:
             where = f" in {scope.qualname}" if scope else ""
-            yield EntryPoint("server", source.written(call.func), Place(source.file, _end(call.func)), f"{what}{where}")
+            at = Place(source.file, call.func.end_lineno or call.lineno)
+            yield EntryPoint("server", source.written(call.func), at, f"{what}{where}")
     for node, _ in source.all(ast.ClassDef):
         if any(source.dotted(base) in HANDLERS for base in node.bases):
             yield EntryPoint("server", node.name, Place(source.file, node.lineno), "answers HTTP requests")
@@ -93,14 +91,17 @@ def _servers(source: Source) -> Iterator[EntryPoint]:
 
 
 def _route(source: Source, decorator: ast.expr) -> str:
-    """``@app.post("/generate")``."""
+    """``@app.post("/generate")``, and ``@app.route("/generate", methods=["GET", "POST"])``: ``GET,POST /generate``."""
     if not (isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute) and decorator.args):
         return ""
     method = decorator.func.attr
     if method not in ("get", "post", "put", "delete", "patch", "route", "api_route", "websocket"):
         return ""
+    told = next((each.value for each in decorator.keywords if each.arg == "methods"), None)
+    listed = told.elts if isinstance(told, ast.List | ast.Tuple | ast.Set) else []
+    verbs = [str(each.value) for each in listed if isinstance(each, ast.Constant)] or [method]
     path = text_of(template(source, decorator.args[0], None, no_elsewhere))
-    return f"{method.upper()} {path}" if path is not None and path.startswith("/") else ""
+    return f"{','.join(verbs).upper()} {path}" if path is not None and path.startswith("/") else ""
 
 
 def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
@@ -114,10 +115,6 @@ def command_tables(source: Source) -> list[tuple[str, str, str, str]]:
                     if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(value, ast.Name):
                         found.append((source.file, scope.qualname if scope else "", key.value, value.id))
     return found
-
-
-def _end(node: ast.expr) -> int:
-    return node.end_lineno or node.lineno
 
 
 def package_scripts(file: str, text: str) -> list[EntryPoint]:
@@ -208,28 +205,25 @@ def _ini(text: str, name: str) -> dict[str, str]:
         return dict(parser.items("console_scripts")) if parser.has_section("console_scripts") else {}
     if not parser.has_option("options.entry_points", "console_scripts"):
         return {}
-    return _pairs(parser.get("options.entry_points", "console_scripts").split("\n"))
-
-
-def _pairs(lines: list[str]) -> dict[str, str]:
-    return {
-        left.strip(): right.strip()
-        for left, equals, right in (line.partition("=") for line in lines)
-        if equals and left.strip()
-    }
+    parts = [line.partition("=") for line in parser.get("options.entry_points", "console_scripts").split("\n")]
+    return {name.strip(): target.strip() for name, equals, target in parts if equals and name.strip()}
 
 
 def setup_scripts(source: Source) -> list[EntryPoint]:
-    """``setup(entry_points={"console_scripts": ["name = module:function"]})``."""
+    """``setup(entry_points={"console_scripts": ["name = module:function"]}, scripts=["tools/name.py"])``."""
     found = []
     for node, _ in source.all(ast.Call):
         if source.dotted(node.func) not in ("setup", "setuptools.setup", "distutils.core.setup"):
             continue
+        files = {id(each) for keyword in node.keywords if keyword.arg == "scripts" for each in ast.walk(keyword.value)}
         for each in ast.walk(node):
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 match = re.fullmatch(r"\s*([\w.-]+)\s*=\s*([\w.]+:[\w.]+)\s*", each.value)
                 if match:
                     found.append(EntryPoint("cli", match[1], Place(source.file, each.lineno), match[2]))
+                elif id(each) in files:
+                    at = PurePosixPath(source.file).parent / each.value
+                    found.append(EntryPoint("cli", at.name, Place(source.file, each.lineno), str(at)))
     return found
 
 

@@ -11,6 +11,8 @@ from lmp.codebase.source import FUNCTIONS, Function, Scope, Source
 from lmp.codebase.templates import defaults, no_elsewhere, template, text_of
 
 LONGEST_HELP = 300
+CLICK = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
+TYPER = ("typer.Option", "typer.Argument", "typer.params.Option", "typer.params.Argument")
 
 
 def flags(source: Source) -> list[Flag]:
@@ -44,7 +46,7 @@ def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) ->
     """``required=True``, or a positional argument that may not be left out."""
     asked = keyword_of(node, "required")
     if asked is not None:
-        return isinstance(asked, ast.Constant) and asked.value is True
+        return is_true(asked)
     left_out = keyword_of(node, "nargs")
     positional = re.fullmatch(r"[A-Za-z]\w*", names[0]) is not None and isinstance(node.args[0], ast.Constant)
     return positional and default is None and left_out is None and keyword_of(node, "action") is None
@@ -53,17 +55,11 @@ def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) ->
 def _click(source: Source) -> Iterator[Flag]:
     for function, scope in source.every_function():
         for node in function.decorator_list:
-            if isinstance(node, ast.Call) and source.dotted(node.func) in (
-                "click.option",
-                "click.argument",
-                "rich_click.option",
-                "rich_click.argument",
-            ):
+            if isinstance(node, ast.Call) and source.dotted(node.func) in CLICK:
                 names = tuple(flag_name(source, each, scope) for each in node.args)
                 default = written_keyword(source, node, "default")
                 place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
-                asked = keyword_of(node, "required")
-                required = isinstance(asked, ast.Constant) and asked.value is True
+                required = is_true(keyword_of(node, "required"))
                 yield Flag(names, place, "click", default, told, required=required)
 
 
@@ -116,12 +112,7 @@ def _annotated(source: Source, annotation: ast.expr | None) -> ast.Call | None:
 
 
 def _is_typer(source: Source, node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and source.dotted(node.func) in (
-        "typer.Option",
-        "typer.Argument",
-        "typer.params.Option",
-        "typer.params.Argument",
-    )
+    return isinstance(node, ast.Call) and source.dotted(node.func) in TYPER
 
 
 def _absl(source: Source) -> Iterator[Flag]:
@@ -206,6 +197,10 @@ def written_keyword(source: Source, node: ast.Call, name: str) -> str | None:
 
 def constant(node: ast.expr | None) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def help_text(source: Source, node: ast.Call, scope: Scope | None) -> str:

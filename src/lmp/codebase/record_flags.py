@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Flag, Place
-from lmp.codebase.flags import constant, help_text, keyword_of, shortened
+from lmp.codebase.flags import constant, help_text, is_true, keyword_of, shortened
 from lmp.codebase.library import Library
 from lmp.codebase.source import Source
 from lmp.codebase.templates import no_elsewhere, template, text_of
@@ -75,7 +75,7 @@ def _marked(source: Source, found: set[str], library: Library) -> Iterator[Flag]
                 yield _flag(source, node, (_dashed(node.target.id),), shortened(told))
                 break
             if isinstance(mark, ast.Call) and _is_of(source, mark.func, found, library):
-                if not _is_true(keyword_of(mark, "no_cli")):
+                if not is_true(keyword_of(mark, "no_cli")):
                     yield _flag(source, node, _names(node.target.id, mark), help_text(source, mark, scope))
                 break
 
@@ -101,10 +101,6 @@ def _dashed(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
 def _flag(source: Source, node: ast.AnnAssign, names: tuple[str, ...], told: str) -> Flag:
     default = source.written(node.value) if node.value is not None else None
     return Flag(names, Place(source.file, node.lineno), "dataclass", default, told)
@@ -126,17 +122,9 @@ def _fields(source: Source, node: ast.ClassDef, joint: str) -> Iterator[Flag]:
     for each in node.body:
         if not (isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)):
             continue
-        told = ""
-        if isinstance(each.value, ast.Call):
-            metadata = keyword_of(each.value, "metadata")
-            if isinstance(metadata, ast.Dict):
-                told = next(
-                    (
-                        text_of(template(source, value, None, no_elsewhere)) or ""
-                        for key, value in zip(metadata.keys, metadata.values, strict=True)
-                        if constant(key) == "help"
-                    ),
-                    "",
-                )
+        metadata = keyword_of(each.value, "metadata") if isinstance(each.value, ast.Call) else None
+        pairs = zip(metadata.keys, metadata.values, strict=True) if isinstance(metadata, ast.Dict) else ()
+        helped = next((value for key, value in pairs if constant(key) == "help"), None)
+        told = text_of(template(source, helped, None, no_elsewhere)) if helped is not None else None
         names = ("--" + each.target.id.replace("_", joint),)
-        yield _flag(source, each, names, shortened(told))
+        yield _flag(source, each, names, shortened(told or ""))

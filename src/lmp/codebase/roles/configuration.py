@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.entry import entry_rows, is_used
+from lmp.codebase.graph.values import FunctionValue, innermost
+from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
 
-CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
 OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml|toml)")
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
@@ -46,10 +45,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
             if not name.startswith("_"):
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
 
-    def add_arguments(function: Function) -> None:
+    def add_arguments(function: Function, may_be_left_out: bool = False) -> None:
         of = function.qualname.removesuffix(".__init__")
         for name, line, default in function.arguments:
-            if name not in ("self", "cls"):
+            if name not in ("self", "cls") and (default or not may_be_left_out):
                 add("argument", f"{of}.{name}", Place(function.file, line), default, name)
 
     run = _files(reading)
@@ -57,31 +56,37 @@ def configuration_rows(reading: Reading) -> list[Row]:
     def counts(file: str) -> bool:
         return reading.is_own(file) and not says(file, "beside")
 
+    users = {row.place for row in entry_rows(reading) if row.role == "library"}
     # A command that is installed counts wherever its file lies.
     ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
     flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
     # What serves takes part in a run, also where another process runs the model; so does every way to start one.
     takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
-    for flag in flags:
-        # A function that is run by itself only as a trial has its flags in the command that calls it.
-        if flag.parser != "fire" or not is_used(reading, flag.place.file):
-            add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
+    # A function that is run by itself only as a trial has its flags in the command that calls it.
+    for flag in [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]:
+        add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
             if name not in ("self", "cls"):
                 add("cli flag", f"--{name}", Place(function.file, line), default)
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
-        file = read.place.file
-        if counts(file):
+        if counts(read.place.file):
             add("env var", read.name, read.place, read.value or read.default)
-    modules = {of.file for of in reading.classes if _is_module(reading, of)}
+    modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    # What users make is made with settings, but for modules: these take the sizes of a model.
+    makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
+    made = {each for of in makers if "__init__" in of.methods for each in made_with(reading, of)}
     for of in sizes:
-        if of.file not in modules:
+        if of.file not in modules or of in made:
             add_fields(of)
-    for of in _made_by_users(reading, sizes):
+    for of in reading.classes:
+        # What users make as settings, they make with its arguments.
+        if place(of) in users and CONFIG.search(of.name) and "__init__" in of.methods:
+            add_arguments(of.methods["__init__"])
+    for of in _made_by_users(reading, users, sizes):
         if counts(of.file) and of not in sizes:
             add_fields(of)
     for settings in _settings_files(reading):
@@ -101,10 +106,16 @@ def configuration_rows(reading: Reading) -> list[Row]:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
-    if len(found) < NEXT_TO_NONE:
-        # A library is then set by the arguments of what users call, and by dictionaries that they hand in.
-        for function in _called_by_users(reading):
-            add_arguments(function)
+    few, none = len(found) < FEW, len(found) < NEXT_TO_NONE
+    # A library is then set by what users make it with and may leave out; what they call comes with each request.
+    for function in _called_by_users(reading, users) if few else ():
+        if none or function.name == "__init__":
+            add_arguments(function, not none)
+    for of in reading.classes if few else ():
+        if place(of) in users and "Module" in named_bases(reading, of) and "__init__" not in of.methods:
+            add_fields(of)
+    if none:
+        # By dictionaries that users hand in as well.
         asked: dict[tuple[str, str], tuple[Place, str]] = {}
         for file, graph in reading.facts.graphs.items():
             for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
@@ -127,37 +138,34 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
         yield name, min(places, key=lambda at: (at.file != model, -sum(word <= split(at.file) for word in plain)))
 
 
-def _called_by_users(reading: Reading) -> Iterator[Function]:
+def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
     """Functions, methods and constructors by which a program runs the library, and that nothing of it calls."""
-    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
-    begins = {of.methods["__init__"] for of in reading.classes if place(of) in ways and "__init__" in of.methods}
+    begins = {of.methods["__init__"] for of in reading.classes if place(of) in users and "__init__" in of.methods}
     for each in reading.functions:
-        if (each in begins or place(each) in ways) and not reading.graph.callers.get(each):
+        callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
+        if (each in begins or place(each) in users) and not callers:
             yield each
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
     """Functions whose arguments a package turns into flags: one, or a dictionary of one for each command."""
-    evaluator = reading.graph.evaluator
-    for file, graph in reading.facts.graphs.items():
-        for each in graph.functions if reading.is_own(file) else ():
-            for call in each.calls:
-                if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
-                    for value in evaluator.values(each, call.args[0]):
-                        of = innermost(value)
-                        if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
-                            yield of.of
+    own = [graph for file, graph in reading.facts.graphs.items() if reading.is_own(file)]
+    for each in [each for graph in own for each in graph.functions]:
+        for call in each.calls:
+            if call.name in ("CLI", "auto_cli", "cli") and call.args and reading.dotted(each, call) in PARSERS:
+                for of in map(innermost, reading.graph.evaluator.values(each, call.args[0])):
+                    if isinstance(of, FunctionValue) and reading.is_own(of.of.file):
+                        yield of.of
 
 
-def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
+def _made_by_users(reading: Reading, users: set[Place], settings: list[Class]) -> Iterator[Class]:
     """Records that a program makes to run the library: its ways to run, and what fields of these and of settings hold.
 
     What a field holds counts where the code base makes none itself: what it makes is what it works with.
     """
-    ways = {row.place for row in entry_rows(reading) if row.role == "library"}
     evaluator = reading.graph.evaluator
     made = {call.name for function in reading.graph.functions for call in function.calls}
-    begin = [of for of in reading.classes if place(of) in ways or of in settings]
+    begin = [of for of in reading.classes if place(of) in users or of in settings]
     # What a class builds on, it is made with as well.
     waiting = list(dict.fromkeys(above for of in begin for above in evaluator.line(of)))
     seen = set(waiting)
@@ -166,12 +174,10 @@ def _made_by_users(reading: Reading, settings: list[Class]) -> Iterator[Class]:
         if not _is_record(reading, of):
             continue
         yield of
-        for each in of.fields:
-            found = (innermost(value) for c in each.chains for value in evaluator.scoped(of, None, of.file, c, 0))
-            held = {value.of for value in found if isinstance(value, ClassValue | Instance)}
-            more = {below for one in held for below in (one, *evaluator.below(one)) if below.name not in made} - seen
-            waiting += sorted(more, key=lambda one: one.key)
-            seen |= more
+        held = {below for one in made_with(reading, of) for below in (one, *evaluator.below(one))}
+        more = {one for one in held if one.name not in made} - seen
+        waiting += sorted(more, key=lambda one: one.key)
+        seen |= more
 
 
 def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
@@ -238,11 +244,6 @@ def _files(reading: Reading) -> set[str]:
     return found
 
 
-def _is_module(reading: Reading, of: Class) -> bool:
-    bases = {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
-    return not of.native and ("forward" in of.methods or "Module" in bases)
-
-
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     """What the body of a class names, annotated or by a value alone."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
@@ -256,14 +257,12 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
 
 
 def is_config(reading: Reading, of: Class) -> bool:
-    """A class of settings: a dataclass, a model of pydantic or a record of values whose name, or that of a class on top
-    of it, says so."""
-    if of.native or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
+    """A dataclass, a model of pydantic or a record of values whose name, or that of a class on top of it, says so."""
+    above = reading.graph.evaluator.subclasses.get(of, ())
+    named = any(CONFIG.search(each.name) for each in (of, *above))
+    if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
-    evaluator = reading.graph.evaluator
-    if not CONFIG.search(of.name) and not any(CONFIG.search(each.name) for each in evaluator.subclasses.get(of, ())):
-        return False
-    bases = {str(chain[-1]) for each in evaluator.line(of) for chain in each.bases if chain}
+    bases = named_bases(reading, of)
     kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
 
@@ -272,4 +271,4 @@ def _is_record(reading: Reading, of: Class) -> bool:
     """A dataclass, a class of attrs, or a model of pydantic or msgspec, also by a class above it."""
     line = reading.graph.evaluator.line(of)
     marked = any("dataclass" in str(chain) or "define" in chain for each in line for chain in each.decorators)
-    return marked or bool({str(chain[-1]) for each in line for chain in each.bases if chain} & MODELS)
+    return marked or bool(named_bases(reading, of) & MODELS)

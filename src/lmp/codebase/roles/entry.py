@@ -12,44 +12,33 @@ from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
-from lmp.codebase.roles.reach import CALLED, TEST, Reading, Row, place
+from lmp.codebase.roles.reach import CALLED, PARTS, TEST, Reading, Row, place
 from lmp.codebase.roles.sampling import hands_on
 from lmp.codebase.roles.spine import decode_loops, leaves
 from lmp.codebase.roles.words import says, split
 
-ARGUMENTS = frozenset(
-    [
-        "argparse",
-        "ArgumentParser",
-        "argv",
-        "fire",
-        "Fire",
-        "click",
-        "typer",
-        "tyro",
-        "app",
-        "uvicorn",
-        "parse_args",
-        "HfArgumentParser",
-    ]
-)
+PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
+ARGUMENTS = PARSING | {"argparse", "argv", "fire", "Fire", "click", "typer", "tyro", "app", "uvicorn"}
 """Names that stand in a script which takes arguments or serves."""
 GENERATES = ("generate", "decode", "benchmark", "train", "run", "ask", "chat")
 METHODS, SAYING = (*GENERATES, "sample"), ("generate", "sample", "chat")
 """What the function, and the method, is called by which a program has text made, or a model trained."""
+RUNS = ("generate", "sample", "chat", "train")
+BUILDS = ("build_", "load_", "make_", "create_")
+"""How the names begin of what builds an object for its caller."""
 MAKES = ("classmethod", "staticmethod")
+SERVING = (*STARTERS, *SERVERS)
 MAINS = ("main", "cli", "run")
 MOST_GIVERS = MOST_GIVEN = 4
 """Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
-PARSING = frozenset(["ArgumentParser", "HfArgumentParser", "parse_args", "parse_known_args"])
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
-ASKS = re.compile(r"POST .*(?:generat|complet)")
+ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
 """Routes by which a request for text comes in."""
 MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
-STAND_IN = re.compile(r"(?i)mock|fake|dummy|stub|(?:^|[/_])tests?[/_]")
-"""Files and classes that stand in for what users write."""
+CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
+OTHER_MODEL = re.compile(r"(?<!Base)(?<!Config)Model$|LightningModule$")
 
 
 @lru_cache(maxsize=1)
@@ -60,6 +49,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         found.setdefault((where.file, where.line), Row("entry_points", role, symbol, where, command, rank))
 
     running = reading.reaching(leaves(reading))
+    installed = {each.what for each in reading.facts.entries if each.kind == "cli"}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
@@ -73,20 +63,25 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             continue
         # Beside a run, and in what is vendored, only what runs a model is a way to run it.
         only = running if role in ("vendored", "example", "benchmark") or says(file, "trial") else None
-        begins = [call.line for call in graph.body.calls] if graph.body and file.endswith("__main__.py") else []
-        # Of a package, the whole of ``__main__.py`` is such a block.
+        # Of a package, the whole of ``__main__.py`` is such a block, and so is a script that is installed as a file.
+        whole = file.endswith("__main__.py") or file in installed
+        begins = [call.line for call in graph.body.calls] if graph.body and whole else []
         main = graph.main or min(begins, default=0)
         if main and graph.body is not None:
-            _main(reading, file, main, graph.body, add, role, only)
-        if graph.body is None:
-            for one in graph.functions:
-                if one.name == "main" and one.qualname == "main" and (only is None or one in only):
-                    _native_main(reading, one, add, role)
+            command = file.rpartition("/")[2] if file in installed else _command(reading, file, role)
+            for kind, started in _main(reading, file, main, graph.body, role, only):
+                at = Place(file, main) if started is None else place(started)
+                add(kind, "__main__" if started is None else started.qualname, at, command)
         for function in graph.functions:
-            if any(len(chain) > 1 and "command" in chain for chain in function.decorators):
+            if graph.body is None and function.qualname == "main" and (only is None or function in only):
+                kind, started = _native_main(reading, function, role)
+                add(kind, started.qualname, place(started), file.rpartition("/")[2].rpartition(".")[0])
+            elif any(len(chain) > 1 and "command" in chain for chain in function.decorators):
                 add("cli", function.qualname, place(function), function.name.replace("_", "-"))
             elif function.qualname and role == "source" and _serves(reading, function):
                 add("server", function.qualname, place(function), f"{function.name}(...)", 1)
+                if function.owner is not None and function.owner.name[0] != "_":
+                    add("server", function.owner.qualname, place(function.owner), f"{function.owner.name}(...)", 1)
     for command, handler in [*_subcommands(reading), *_tables(reading, set(found))]:
         add("cli", handler.qualname, place(handler), command)
     by_key = {each.key: each for each in reading.functions}
@@ -94,18 +89,20 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         way = by_key.get((row.place.file, row.place.line))
         for to in _handed(reading, way) if way is not None else ():
             add(row.role, to.qualname, place(to), row.why)
+    # A handler within the method that makes a server belongs to its class.
+    within = {each.key for each in reading.functions if each.nested and each.outermost.owner is not None}
     asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
+    asked = [row for row in asked if (row.place.file, row.place.line) not in within]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
-    given: list[Function | Class] = [*_runners(reading), *_model(reading)]
+    given: list[Function | Class] = [*_runners(reading), *_model(reading), *_builders(reading)]
     for of in given:
         add("library", of.qualname, place(of), f"{of.name}(...)", 1)
     for where, name, handed in [*_handed_out(reading, running), *_told(reading, running)]:
         # A method is named after classes and functions.
         add("library", name, where, handed, 1 + ("." in name))
-    for kind, thing in _started(reading, running, set(found)):
-        if not STAND_IN.search(thing.qualname):
-            add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
+    for thing, kind in _started(reading, running, set(found)).items():
+        add(kind, thing.qualname, place(thing), f"{thing.name}(...)", 1 + ("." in thing.qualname))
     return tuple(found.values())
 
 
@@ -120,8 +117,11 @@ def route_rows(reading: Reading) -> list[Row]:
 
 def _serves(reading: Reading, function: Function) -> bool:
     """Whether a function starts a web server, or makes one for a caller that is not here."""
-    called = {reading.dotted(function, call) for call in function.calls}
-    return bool(called & set(STARTERS)) or (bool(called & SERVERS.keys()) and not reading.graph.callers.get(function))
+    return _calls(reading, function, STARTERS if reading.graph.callers.get(function) else SERVING)
+
+
+def _calls(reading: Reading, function: Function, names: tuple[str, ...]) -> bool:
+    return any(reading.dotted(function, call) in names for call in function.calls)
 
 
 def _handed(reading: Reading, function: Function) -> list[Function]:
@@ -176,17 +176,19 @@ def _target(reading: Reading, written: str) -> Function | Place | None:
     return next((Place(file, call.line) for call in calls if set(made) & set(call.callee)), None)
 
 
+def _command(reading: Reading, file: str, role: str) -> str:
+    module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
+    packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
+    return f"python -m {module}" if packaged else f"python {file}"
+
+
 def _main(
-    reading: Reading, file: str, line: int, body: Function, add: object, role: str, only: set[Function] | None
-) -> None:
+    reading: Reading, file: str, line: int, body: Function, role: str, only: set[Function] | None
+) -> Iterator[tuple[str, Function | None]]:
     """What the block under ``__main__`` starts: a function of the file, else the block itself."""
-    assert callable(add)
     kind = {"benchmark": "benchmark", "example": "example"}.get(role, "cli")
     block = [edge for edge in reading.graph.edges.get(body, ()) if line <= edge.line <= body.end]
     here = [edge for edge in block if edge.callee.file == file and edge.callee.owner is None]
-    module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
-    packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
-    command = f"python -m {module}" if packaged else f"python {file}"
     main = next((edge.callee for edge in here if edge.callee.name in MAINS), None)
     calls = [call for call in body.calls if line <= call.line <= body.end]
     serves = any(reading.dotted(body, call) in STARTERS or call.name == "launch" for call in calls)
@@ -209,15 +211,13 @@ def _main(
     if kind in ("cli", "server") and tries and is_used(reading, file):
         # A block that takes no arguments, in a file that others use, tries the file.
         return
-    if main is not None:
-        add(kind, main.qualname, place(main), command)
-    else:
-        add(kind, "__main__", Place(file, line), command)
+    yield kind, main
 
 
 def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | None:
     """The one function that a main block calls; of several, or beside a parser, the last if it takes all arguments."""
-    last = edges[-1]
+    # What a function is given is not what is started.
+    last = ([edge for edge in edges if edge.how != "callback"] or edges)[-1]
     if len({edge.callee for edge in edges}) == 1 and not {call.name for call in calls} & PARSING:
         return last.callee
     given = [*last.call.args, *(chains for _, chains in last.call.keywords)] if last.call is not None else []
@@ -236,39 +236,24 @@ def _is_parsed(chain: Chain) -> bool:
 
 def is_used(reading: Reading, file: str) -> bool:
     """Whether another file calls what a file defines."""
-    functions = reading.facts.graphs[file].functions
-    edges = (edge for each in functions for edge in reading.graph.callers.get(each, ()))
+    edges = (edge for each in reading.facts.graphs[file].functions for edge in reading.graph.callers.get(each, ()))
     # Where only the name of a method is known, or a class above, another one may be meant.
     return any(edge.caller.file != file and edge.how not in ("name", "inheritance") for edge in edges)
 
 
-def _native_main(reading: Reading, main: Function, add: object, role: str) -> None:
+def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Function]:
     """``main`` of C++; where it only hands on to one function of the code base, that function."""
-    assert callable(add)
     edges = [edge for edge in reading.graph.edges[main] if edge.how == "direct"]
     handed = edges[0].callee if len({each.callee.name for each in edges}) == 1 and main.end - main.line < 12 else main
-    kind = (
-        "server"
-        if "server" in main.file
-        else "benchmark"
-        if "bench" in main.file
-        else "example"
-        if role == "example"
-        else "cli"
-    )
-    add(kind, handed.qualname, place(handed), main.file.rpartition("/")[2].rpartition(".")[0])
+    beside = "benchmark" if "bench" in main.file else "example" if role == "example" else "cli"
+    return "server" if "server" in main.file else beside, handed
 
 
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
     """Classes and functions that a package's first file takes from below, and that run a model or a kernel."""
     found: list[tuple[Place, str, str]] = []
-    tops = sorted(
-        (file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)),
-        key=lambda f: f.count("/"),
-    )
-    if not tops:
-        return []
-    least = level = tops[0].count("/")
+    tops = _firsts(reading)
+    least = level = min((file.count("/") for file in tops), default=0)
     reaching = reading.reaching(decode_loops(reading))
     for file in tops:
         if found and file.count("/") > level:
@@ -278,28 +263,63 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
         inner = file.count("/") > least
         graph = reading.facts.graphs[file]
         # ``Sampler = sampler.Sampler`` is handed out too.
-        for name in dict.fromkeys((*graph.imports, *graph.names)):
-            if name.startswith("_"):
-                continue
-            for value in reading.graph.evaluator.top(file, name, 0):
-                runs = isinstance(value, ClassValue) and _runs(value.of, running)
-                if isinstance(value, FunctionValue):
-                    found += [
-                        (place(of), of.qualname, f"{name}(...)")
-                        for of in _given_back(reading, value.of)
-                        if _runs(of, running)
-                    ]
-                if isinstance(value, FunctionValue) and not any(
-                    says(f"{value.of.file}.{name}", part) for part in OPERATORS
-                ):
-                    # Of a library's many functions, those for a part of a run of a model.
-                    continue
-                if inner and not (isinstance(value, ClassValue) and _is_facade(reading, value.of, reaching, running)):
+        names = [name for name in dict.fromkeys((*graph.imports, *graph.names)) if not name.startswith("_")]
+        handed = {name: reading.graph.evaluator.top(file, name, 0) for name in names}
+        models = _models(reading, [v.of for vs in handed.values() for v in vs if isinstance(v, ClassValue)], inner)
+        for name, values in handed.items():
+            for value in values:
+                if isinstance(value, ClassValue):
                     # Of packages inside, what generates and what loads a model.
+                    runs = _is_facade(reading, value.of, reaching, running) if inner else _runs(value.of, running)
+                elif isinstance(value, FunctionValue):
+                    # Of a library's many functions, those for a part of a run of a model.
+                    runs = (
+                        not inner and value.of in running and any(says(f"{value.of.file}.{name}", p) for p in OPERATORS)
+                    )
+                    given = [of for of in _given_back(reading, value.of) if _runs(of, running)]
+                    found += [(place(of), of.qualname, f"{name}(...)") for of in given]
+                else:
                     continue
-                if isinstance(value, ClassValue | FunctionValue) and (inner or runs or value.of in running):
+                if runs or value in models:
                     found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
     return found
+
+
+def _firsts(reading: Reading) -> list[str]:
+    """First files of packages, the outermost first."""
+    found = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
+    return sorted(found, key=lambda file: file.count("/"))
+
+
+def _models(reading: Reading, handed: list[Class], inner: bool) -> set[ClassValue]:
+    """Of the classes that a package hands out, those of whole models, and the settings that these are made with.
+
+    Nothing builds on such a class: a module that attends and gives logits, or what builds on another package's model.
+    """
+    evaluator = reading.graph.evaluator
+    handed = [of for of in handed if not evaluator.subclasses.get(of) and not split(of.name) & PARTS]
+    runs = reading.attending & reading.runs_model
+    modules = [of for of in handed if "Module" in named_bases(reading, of)]
+    logits = [of for of in modules if any(evaluator.method(of, each) in runs for each in CALLED)]
+    found = logits if len(logits) < MOST_GIVEN else []
+    # ``PreTrainedModel``, ``HuggingFaceModel``
+    found += [of for of in handed if not inner and any(map(OTHER_MODEL.search, named_bases(reading, of)))]
+    settings = [each for of in found for each in made_with(reading, of)]
+    return {ClassValue(of) for of in (*found, *(each for each in settings if CONFIG.search(each.name)))}
+
+
+def made_with(reading: Reading, of: Class) -> set[Class]:
+    """Classes of what a constructor takes, by what it says; where there is none, of what the fields hold."""
+    begin = of.methods.get("__init__")
+    said = [each.chains for each in of.fields] if begin is None else begin.params.values()
+    chains = [chain for each in said for chain in each]
+    values = (value for chain in chains for value in reading.graph.evaluator.scoped(of, None, of.file, chain, 0))
+    return {value.of for value in map(innermost, values) if isinstance(value, ClassValue | Instance)}
+
+
+def named_bases(reading: Reading, of: Class) -> set[str]:
+    """The last names of what a class, and what is above it, builds on."""
+    return {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:
@@ -328,18 +348,15 @@ def _is_facade(reading: Reading, of: Class, reaching: set[Function], running: se
     """Whether a class generates, or has a class method that gives a model."""
     methods = [each for name, each in of.methods.items() if name[0] != "_"]
     # ``decode`` and ``run`` say too little where no loop is found.
-    if any(
-        (each.name in METHODS and each in reaching) or (each.name in SAYING and each in running) for each in methods
+    asks = {each for each in (*methods, of.methods.get("__call__")) if each in reaching and each is not None}
+    if any(each.name in (*METHODS, "__call__") for each in asks) or any(
+        m.name in SAYING and m in running for m in methods
     ):
-        return True
-    if (called := of.methods.get("__call__")) is not None and called in reaching:
         return True
     makers = [each for each in methods if any(chain[-1] == "classmethod" for chain in each.decorators)]
     evaluator = reading.graph.evaluator
     given = {value.of for each in makers for value in evaluator.returned(each, 0) if isinstance(value, Instance)}
-    return any(
-        evaluator.method(each, name) or evaluator.overrides(each, name) for each in given - {of} for name in CALLED
-    )
+    return any(evaluator.method(one, name) or evaluator.overrides(one, name) for one in given - {of} for name in CALLED)
 
 
 def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str, str]]:
@@ -349,7 +366,7 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     object may be what a function of the README makes.
     """
     evaluator = reading.graph.evaluator
-    packages = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
+    packages = _firsts(reading)
     for module, name, called in reading.facts.told:
         file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
@@ -364,11 +381,8 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
                 shown = [value.of]
             for of in shown:
                 methods = [of.methods[each] for each in called if each in of.methods]
-                if (
-                    any(_runs(each, running) for each in evaluator.line(of))
-                    or (called and isinstance(value, ClassValue))
-                    or methods
-                ):
+                asked = methods or (called and isinstance(value, ClassValue))
+                if asked or any(_runs(each, running) for each in evaluator.line(of)):
                     yield place(of), of.qualname, how
                 for each in methods:
                     # What it calls of an object counts where it runs the model; what it calls of the class makes one.
@@ -381,9 +395,7 @@ def _runs(of: Class, running: set[Function]) -> bool:
     return any(each in running for each in of.methods.values())
 
 
-def _started(
-    reading: Reading, running: set[Function], known: set[tuple[str, int]]
-) -> list[tuple[str, Function | Class]]:
+def _started(reading: Reading, running: set[Function], known: set[tuple[str, int]]) -> dict[Function | Class, str]:
     """What the ways to run start in other files, and a program may start as well.
 
     The class that a command makes and whose public methods run a model, the function that decodes or serves, the
@@ -394,15 +406,9 @@ def _started(
     by_key = {each.key: each for each in reading.functions}
     starters = {body for key, body in bodies.items() if key in known}
     # What a main block calls of its own file is a part of it.
-    starters |= {
-        e.callee for each in starters for e in graph.edges[each] if e.callee.key[0] == each.file and not e.callee.owner
-    }
+    here = [edge for each in starters for edge in graph.edges[each] if edge.callee.file == each.file]
+    starters |= {edge.callee for edge in here if not edge.callee.owner}
     starters |= {by_key[key] for key in known if key in by_key}
-    serving = {
-        each
-        for each in reading.functions
-        if any(reading.dotted(each, call) in (*STARTERS, *SERVERS) for call in each.calls)
-    }
     decoding = set(decode_loops(reading))
     repeating = reading.reaching(decoding)
     found: dict[Function | Class, str] = {}
@@ -415,20 +421,18 @@ def _started(
             if to.file == starter.file and not is_used(reading, to.file):
                 # A class of one script alone is that script.
                 continue
-            if of is not None and to.name == "__init__" and of.name[0] != "_" and not STAND_IN.search(of.name):
+            if of is not None and to.name == "__init__" and of.name[0] != "_":
                 runs = to in running and to.file != starter.file and not set(CALLED) & set(of.methods)
                 if _generating(reading, of, decoding) or (runs and any(_public(of, running))):
                     found[of] = "library"
             elif to not in running or to.name[0] == "_" or to.file == starter.file:
                 continue
-            elif of is None and to not in starters and _near(reading, to) & serving:
+            elif of is None and to not in starters and any(_calls(reading, one, SERVING) for one in _near(reading, to)):
                 if starter in starters and to not in found:
                     # What it makes, a program may make as well.
                     waiting.append(to)
                 found[to] = "server"
-    for each in hands_on(reading):
-        if each.name in GENERATES:
-            found[each] = "library"
+    found |= {each: "library" for each in hands_on(reading) if each.name in GENERATES}
     routes = {(row.place.file, row.place.line) for row in route_rows(reading)}
     for each in sorted(repeating, key=lambda each: each.key):
         inside = {one for one in _inside(reading, each) if one is not each}
@@ -439,16 +443,30 @@ def _started(
     for of in reading.classes:
         if _for_others(of, running):
             found.setdefault(of, "library")
-    for of in reading.classes:
         if of.key in known or of in found:
-            found |= {each: "library" for each in of.methods.values() if each.name in METHODS and each in repeating}
-    return [(role, thing) for thing, role in found.items()]
+            # An object that is no module generates where it is called, if it has no method for it.
+            called = not of.methods.keys() & set(METHODS) and "Module" not in named_bases(reading, of)
+            names = ("__call__",) if called else METHODS
+            found |= {each: "library" for each in of.methods.values() if each.name in names and each in repeating}
+    return found
+
+
+def _builders(reading: Reading) -> Iterator[Function]:
+    """What a package hands out that builds or loads an object by its name, and that nothing of the code base calls."""
+    for file in _firsts(reading):
+        graph = reading.facts.graphs[file]
+        for value in [
+            value for name in (*graph.imports, *graph.names) for value in reading.graph.evaluator.top(file, name, 0)
+        ]:
+            of = value.of if isinstance(value, FunctionValue) and value.of.name.startswith(BUILDS) else None
+            if of is not None and _is_public(reading, of) and {*_inside(reading, of)} <= {of}:
+                yield of
 
 
 def _inside(reading: Reading, function: Function) -> Iterator[Function]:
     """What calls a function and is no trial beside the code base."""
-    callers = (edge.caller for edge in reading.graph.callers.get(function, ()))
-    return (each for each in callers if reading.is_own(each.file) and not says(each.file, "beside"))
+    edges = reading.graph.callers.get(function, ())
+    return (e.caller for e in edges if reading.is_own(e.caller.file) and not says(e.caller.file, "beside"))
 
 
 def _is_public(reading: Reading, each: Function) -> bool:
@@ -477,7 +495,8 @@ def _near(reading: Reading, function: Function) -> set[Function]:
 
 
 def _runners(reading: Reading) -> list[Class]:
-    """Classes that generate or train by public methods, and that nothing of the code base makes but what starts it.
+    """Classes that generate or train by public methods, and that nothing of the code base makes but what starts it, or
+    that several programs make.
 
     What makes one that builds on it makes it as well.
     """
@@ -490,16 +509,21 @@ def _runners(reading: Reading) -> list[Class]:
         if each.file not in scripts and each.name != "main" and not says(each.file, "beside"):
             for call in each.calls:
                 made.setdefault(call.name, set()).add(each.owner)
+    programs: dict[Class | None, set[str]] = {}
+    for edge in (edge for edges in reading.graph.edges.values() for edge in edges if edge.how == "constructor"):
+        if graphs[edge.caller.file].main and reading.is_own(edge.caller.file):
+            programs.setdefault(edge.callee.owner, set()).add(edge.caller.file)
     found: list[Class] = []
     for of in reading.classes:
         beside = of.native or of.name.startswith("_") or of.outer or of.within or says(of.file, "beside")
-        if beside or STAND_IN.search(of.name) or of.file in scripts:
+        if beside or of.file in scripts:
             # A class of one script alone is that script.
             continue
         line = [of, *reading.graph.evaluator.below(of)]
         said = any(split(each.name) & set(METHODS) for each in _generating(reading, of, decoding))
         # The last word of a name says what it is: ``LLMEngine``.
         named = says(re.sub(r".*?(?=[A-Z]+[a-z]*$)", "", of.name), "runner") and any(_public(of, repeating))
-        if (said or named) and not any(made.get(each.name, set()) - {each} for each in line):
+        shared = len(programs.get(of, ())) > 1 and bool(of.methods.keys() & set(RUNS))
+        if shared or ((said or named) and not any(made.get(each.name, set()) - {each} for each in line)):
             found.append(of)
     return found
