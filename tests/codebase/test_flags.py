@@ -165,3 +165,16 @@ def test_flags_that_must_be_given(one: One) -> None:
         """
     )
     assert [flag.names[0] for flag in facts.flags if flag.required] == ["file", "--model", "--name"]
+
+
+def test_short_names_of_configargparse(one: One) -> None:
+    facts = one(
+        """
+        def options(parser, seen):
+            parser.add("--model", "-m", default="small", help="Which model.")
+            parser.add_arg("--fast", action="store_true")
+            seen.add("--model")
+        """
+    )
+    # What a set of strings is given declares nothing.
+    assert found(facts) == [(("--model", "-m"), 3, '"small"', "Which model."), (("--fast",), 4, "False", "")]

@@ -12,6 +12,9 @@ from lmp.codebase.templates import defaults, no_elsewhere, template, text_of
 
 LONGEST_HELP = 300
 CLICK = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
+SHORT = ("add", "add_arg")
+"""Names that configargparse gives to ``add_argument``."""
+DECLARES = frozenset(["default", "help", "type", "action", "dest", "choices", "nargs", "required"])
 TYPER = ("typer.Option", "typer.Argument", "typer.params.Option", "typer.params.Argument")
 
 
@@ -29,7 +32,9 @@ def _argparse(source: Source) -> Iterator[Flag]:
     for node, scope in source.all(ast.Call):
         func = node.func
         called = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-        if called != "add_argument" or not node.args or isinstance(node.args[0], ast.Starred):
+        if not node.args or isinstance(node.args[0], ast.Starred):
+            continue
+        if called != "add_argument" and not (called in SHORT and _declares(node)):
             continue
         if any(keyword.arg == "default" for keyword in node.keywords):
             default = written_keyword(source, node, "default")
@@ -40,6 +45,12 @@ def _argparse(source: Source) -> Iterator[Flag]:
         names = tuple(flag_name(source, each, scope) for each in node.args)
         place, told = Place(source.file, _name_line(node)), help_text(source, node, scope)
         yield Flag(names, place, "argparse", default, told, required=_is_required(node, names, default))
+
+
+def _declares(node: ast.Call) -> bool:
+    """``parser.add("--name", default=1)``: a set of strings takes no keywords."""
+    name = constant(node.args[0])
+    return isinstance(name, str) and name.startswith("-") and any(each.arg in DECLARES for each in node.keywords)
 
 
 def _is_required(node: ast.Call, names: tuple[str, ...], default: str | None) -> bool:
