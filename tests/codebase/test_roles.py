@@ -1185,3 +1185,22 @@ def test_of_many_alike_what_most_share_comes_first(tmp_path: Path, monkeypatch: 
     # Seven classes do the same; six files import the one that stands last by its name and its file.
     assert shown[0] == "ZebraAttention"
     assert len(shown) == 3
+
+
+def test_settings_that_a_constructor_sets_itself(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\n\nclass NetConfig:\n    def __init__(self, path):\n        self.path = path\n"
+        "        self.max_len = 2048\n        self.fused = True\n        self.chunk = 16\n\n\n"
+        "class Worker:\n    def __init__(self):\n        self.a = 1\n        self.b = 2\n        self.c = 3\n\n\n"
+        "class Net(torch.nn.Module):\n    def __init__(self, config):\n        self.config = config\n\n"
+        "    def forward(self, x):\n        return torch.nn.functional.scaled_dot_product_attention(x, x, x)\n"
+    )
+    (tmp_path / "net.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    fields = [row for row in every_row(reading) if row.section == "configuration" and row.role == "config class field"]
+    # The path is given to it. A worker is no config, whatever it keeps.
+    assert [(row.symbol, row.place.line) for row in fields] == [
+        ("NetConfig.max_len", 7),
+        ("NetConfig.fused", 8),
+        ("NetConfig.chunk", 9),
+    ]

@@ -245,15 +245,18 @@ def _files(reading: Reading) -> set[str]:
 
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
-    """What the body of a class names, annotated or by a value alone."""
+    """What the body of a class names, annotated or by a value alone; else the plain values that its constructor sets
+    without being given them."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
     inside = [(each.line, each.end) for each in of.methods.values()]
-    return fields + [
-        (name, line, None)
-        for name, line in of.lines.items()
-        if name not in known and not any(first <= line <= last for first, last in inside)
-    ]
+    named = [(name, line, None) for name, line in of.lines.items() if name not in known]
+    found = fields + [each for each in named if not any(first <= each[1] <= last for first, last in inside)]
+    made = of.methods.get("__init__")
+    if found or made is None:
+        return found
+    plain = [each for each in named if each[0] not in made.params and not of.attributes.get(each[0])]
+    return [each for each in plain if made.line <= each[1] <= made.end]
 
 
 def is_config(reading: Reading, of: Class) -> bool:
