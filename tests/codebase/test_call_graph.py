@@ -373,3 +373,12 @@ def test_a_function_that_takes_less_than_a_call_gives_is_not_called(tmp_path: Pa
     # `Own.step` has no place for the loss; called on its class, it is given its object.
     assert edges(tmp_path, net=text) == {("train", "Wide.step"), ("train", "Own.step")}
     assert ("train", "Own.step") not in edges(tmp_path, net=text.replace("    Own.step(other)\n", ""))
+
+
+def test_a_method_of_a_class_makes_it_by_cls(tmp_path: Path) -> None:
+    text = (
+        f"{A}\nclass Holder:\n    @classmethod\n    def made(cls, thing):\n        return cls(thing)\n\n"
+        "    def __init__(self, thing):\n        self.thing = thing\n\n"
+        "    def go(self):\n        self.thing.run()\n\ndef main():\n    Holder.made(A())\n"
+    )
+    assert ("Holder.go", "A.run") in edges(tmp_path, net=text)

@@ -132,7 +132,10 @@ class Evaluator:
             for function in graph.functions:
                 for number, call in enumerate(function.calls):
                     if call.args or call.keywords:
-                        self._sites.setdefault(call.name, []).append((function, number, len(call.args)))
+                        # In a method of a class, ``cls(…)`` makes it.
+                        made = function.owner if call.callee[:1] == (("cls",),) else None
+                        name = made.name if made is not None else call.name
+                        self._sites.setdefault(name, []).append((function, number, len(call.args)))
             decorated: list[tuple[Function | Class, Function | None, Value]] = [
                 *((each, each.outer, FunctionValue(each)) for each in graph.functions),
                 *((each, each.within, ClassValue(each)) for each in graph.every_class),
