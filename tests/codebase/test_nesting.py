@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.rows import every_row, nesting
 
@@ -1066,3 +1067,61 @@ def test_a_second_family_with_attention_of_its_own_is_followed_too(tmp_path: Pat
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     shown = {(edge.caller.file, edge.callee.qualname) for edge in nesting(reading, every_row(reading))}
     assert shown >= {(f"{folder}/sampler.py", name) for folder in ("first", "second") for name in ("Sampler.step",)}
+
+
+PAIR = """import torch
+
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+class DecoderLayer(torch.nn.Module):
+    def __init__(self):
+        self.attention = Attention()
+
+    def forward(self, x):
+        return self.attention(x, x, x)
+
+
+class PairModel(torch.nn.Module):
+    def __init__(self):
+        self.encoder = DecoderLayer()
+        self.decoder = DecoderLayer()
+
+    def forward(self, x):
+        return self.decoder(self.encoder(x))
+
+
+class Translator:
+    def __init__(self):
+        self.model = PairModel()
+
+    def draw(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+    def translate(self, x):
+        for at in range(100):
+            x = self.draw(self.model.decoder(x))
+        return x
+
+
+def train(batches):
+    model = PairModel()
+    translator = Translator()
+    for x in batches:
+        model(x).sum().backward()
+    return translator.translate(x)
+
+
+if __name__ == "__main__":
+    train([])
+"""
+
+
+def test_what_draws_may_run_a_decoder_without_the_model_around_it(tmp_path: Path) -> None:
+    """`train` is nearest to the model and to a draw; the loop that translates runs the decoder alone."""
+    (tmp_path / "net.py").write_text(PAIR)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert {each.qualname for each in Paths(reading).hubs} == {"train", "Translator.translate"}

@@ -361,6 +361,13 @@ class Paths:
                     below_first = self._below([first]) & self.attention
                     twins = [each for each in named if not self._below([each]) & below_first]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
+        drawn = self.ways(self.sampling - below or self.sampling).far if self.sampling else {}
+        # What draws may run a decoder alone, without the forward of the model that training runs.
+        alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
+        alone.sort(key=lambda each: (each not in started, attends[each] + drawn[each], *_plainness(each)))
+        for first in alone[:1]:
+            if not any(drawn.get(each, math.inf) <= drawn[first] for each in found):
+                found[first] = None
         # Where what draws is handed in, the loop that leads to the model is all that there is.
         # One over layers ends when they do.
         loops = self.repeating(self.model.ends) if not found else []
