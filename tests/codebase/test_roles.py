@@ -1204,3 +1204,21 @@ def test_settings_that_a_constructor_sets_itself(tmp_path: Path) -> None:
         ("NetConfig.fused", 8),
         ("NetConfig.chunk", 9),
     ]
+
+
+def test_a_default_in_the_body_of_a_class_is_told_with_the_class(tmp_path: Path) -> None:
+    text = (
+        "import torch\nfrom dataclasses import dataclass\n\n\n@dataclass\nclass Window:\n"
+        '    """Keeps the last tokens.\n\n    A window.\n    """\n\n    window_size: int = 64\n\n'
+        "    def run(self, x):\n"
+        "        return torch.nn.functional.scaled_dot_product_attention(x, x, x[-self.window_size :])\n"
+    )
+    (tmp_path / "net.py").write_text(text)
+    (found,) = (
+        each
+        for each in told(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+        if each.cause.line == 12
+    )
+    # The class begins in line 6, its field stands in line 12.
+    assert (found.symbol, found.place.line) == ("Window", 6)
+    assert found.written == "window_size = 64"

@@ -153,14 +153,13 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         running = function.key in run
         if reading.is_beside(function.file) and not running:
             continue
-        of_place: dict[Place, list[Hazard]] = {}
+        of_place: dict[tuple[Place, str], list[Hazard]] = {}
         for hazard in (*function.hazards, *_of_graph(reading, function)):
             of_settings = hazard.kind not in OF_SETTINGS or _names_one(hazard.text, settings)
             if of_settings and (hazard.kind != "sync" or running) and _counts(reading, function, hazard):
-                cause = Place(function.file, hazard.line)
-                where = Place(function.file, function.line) if function.qualname else _around(reading, cause)
-                of_place.setdefault(where, []).append(hazard)
-        for where, hazards in of_place.items():
+                cause, of = Place(function.file, hazard.line), function if function.qualname else None
+                of_place.setdefault(_named(of or _around(reading, cause), cause, hazard), []).append(hazard)
+        for (where, symbol), hazards in of_place.items():
             kinds = {each.kind for each in hazards}
             speaks = {
                 "function": 1,
@@ -177,15 +176,18 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 points += sum((first + size * more) * speaks[name] for name, (first, more) in WEIGHTS.items())
             for hazard in sorted(hazards, key=lambda each: -SAID[each.kind].weight):
                 _, trigger, effect, fix = SAID[hazard.kind]
-                symbol, cause = function.qualname or hazard.text, Place(function.file, hazard.line)
+                cause = Place(function.file, hazard.line)
                 yield Pitfall(symbol, where, cause, trigger, effect, fix, hazard.text, -points)
 
 
-def _around(reading: Reading, at: Place) -> Place:
-    """The class whose body a line stands in, or the line."""
-    within = (each for each in reading.facts.graphs[at.file].classes.values() if each.line <= at.line <= each.end)
-    of = next(within, None)
-    return Place(of.file, of.line) if of is not None else at
+def _around(reading: Reading, at: Place) -> Class | None:
+    """The class whose body a line stands in."""
+    return next((of for of in reading.facts.graphs[at.file].classes.values() if of.line <= at.line <= of.end), None)
+
+
+def _named(of: Function | Class | None, at: Place, hazard: Hazard) -> tuple[Place, str]:
+    """Where a pitfall is told, and by which name: a line of no function or class by what stands there."""
+    return (at, hazard.text) if of is None else (Place(of.file, of.line), of.qualname)
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:

@@ -100,10 +100,12 @@ def _parameters(study: Study, each: Pitfall) -> list[str]:
 
 def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
-    line = "".join(study.base.lines(each.place.file)[each.place.line - 1 :][:1])
+    near = "\n".join(study.base.lines(each.place.file)[max(0, each.place.line - 2) :][:3])
     # A flag that a package makes of an argument stands there without its dashes.
-    symbol = each.symbol if each.symbol in line or each.symbol[:1] != "-" else each.symbol.lstrip("-").replace("-", "_")
-    where = [pointer(each.place, symbol), *at, ": "]
+    symbol = each.symbol if each.symbol in near or each.symbol[:1] != "-" else each.symbol.lstrip("-").replace("-", "_")
+    # A variable of the environment may be read by the name of a constant.
+    stands = re.search(rf"(?<!\w){re.escape(symbol.rpartition('.')[2])}(?!\w)", near)
+    where = [pointer(each.place, symbol) if stands else pointer(each.place), *at, ": "]
     error, message = refusal(study.base, each.cause)
     if not error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
