@@ -382,3 +382,16 @@ def test_a_method_of_a_class_makes_it_by_cls(tmp_path: Path) -> None:
         "    def go(self):\n        self.thing.run()\n\ndef main():\n    Holder.made(A())\n"
     )
     assert ("Holder.go", "A.run") in edges(tmp_path, net=text)
+
+
+def test_what_is_only_looked_at_is_not_run(tmp_path: Path) -> None:
+    text = (
+        f"import inspect\n\n{A}\n"
+        "def takes(function, name):\n    return name in inspect.signature(function).parameters\n\n"
+        "def checked(function, name):\n    return takes(function, name)\n\n"
+        "def run(function):\n    return function()\n\n"
+        "def main():\n    checked(A().run, 'x')\n    run(A().other)\n"
+    )
+    found = edges(tmp_path, net=text)
+    assert not {edge for edge in found if edge[1] == "A.run"}
+    assert {("main", "A.other"), ("run", "A.other")} <= found

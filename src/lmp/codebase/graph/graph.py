@@ -71,6 +71,13 @@ MOST_HANDED = 3
 STARTS = frozenset(["Process", "Thread", "Timer", "submit", "run_in_executor", "spawn", "start_new_thread", "Pool"])
 COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
+LOOKS = frozenset(
+    ["signature", "getsource", "getfullargspec", "getdoc", "getmodule", "isfunction", "ismethod", "isclass", "unwrap",
+     "iscoroutinefunction", "get_type_hints", "callable", "hasattr", "isinstance", "issubclass", "wraps"]
+)  # fmt: skip
+"""What looks at a function that it is given, and runs nothing of it."""
+MOST_LOOKED = 4
+"""Functions that hand one on to each other, to be followed."""
 KEEPS = "set_defaults"
 """Of argparse: what a command is to run is kept under a name of the arguments, and called by that."""
 RUNS = frozenset([*CALLED, "generate"])
@@ -278,10 +285,14 @@ class CallGraph:
 
     def _handed(self, function: Function, call: Call) -> Iterator[Edge]:
         """Functions that a call is given to run."""
-        if call.name in COMPILES or call.name == KEEPS:
+        if call.name in COMPILES or call.name in LOOKS or call.name == KEEPS:
             return
         starts = call.name in STARTS
-        for name, chains in (*(("", each) for each in call.args), *call.keywords):
+        values = self.evaluator.values(function, call.callee)
+        own = [value.of for value in values if isinstance(value, FunctionValue) and not value.of.native]
+        for number, (name, chains) in enumerate((*(("", each) for each in call.args), *call.keywords)):
+            if own and len(own) == len(values) and all(self._looks_at(each, call, number, name) for each in own):
+                continue
             for chain in chains:
                 runs = starts or name == "target"
                 if not chain or (chain == ("self",) and not runs) or not isinstance(chain[-1], str):
@@ -300,6 +311,36 @@ class CallGraph:
                             Edge(function, each, call.line, "callback", 1, call)
                             for each in self._targets(function, call, value)
                         )
+
+    def _looks_at(self, of: Function, call: Call, number: int, keyword: str, depth: int = 0) -> bool:
+        """Whether a function only looks at what a call gives it: it neither calls, keeps nor gives that back, and hands
+        it only to what looks at it."""
+        names = [each for each in of.params if not each.startswith("*")]
+        names = names[1:] if of.owner is not None and names[:1] in (["self"], ["cls"]) else names
+        name = keyword or (names[number] if number < len(names) else "")
+        if depth > MOST_LOOKED or name not in names or name in of.locals:
+            return False
+        inside = [of, *of.inner.values()]
+        kept = [
+            chain for each in inside for chain in (*each.returns, *(c for one in each.locals.values() for c in one))
+        ]
+        if of.owner is not None:
+            kept += [chain for given in of.owner.attributes.values() for by, chain in given if by in inside]
+        calls = [each for one in inside for each in one.calls]
+        if any(chain[:1] == (name,) for chain in (*kept, *(c for each in calls for c in each.callee))):
+            return False
+        return all(self._only_looks(of, each, name, depth) for each in calls)
+
+    def _only_looks(self, of: Function, call: Call, name: str, depth: int) -> bool:
+        given = (*(("", each) for each in call.args), *call.keywords)
+        places = [(at, key) for at, (key, chains) in enumerate(given) if any(c[:1] == (name,) for c in chains)]
+        if not places or call.name in LOOKS:
+            return True
+        values = self.evaluator.values(of, call.callee)
+        own = [value.of for value in values if isinstance(value, FunctionValue) and not value.of.native]
+        if not own or len(own) < len(values):
+            return False
+        return all(self._looks_at(each, call, at, key, depth + 1) for each in own for at, key in places)
 
     def _runs_its_first(self, call: Call, chains: tuple[Chain, ...]) -> bool:
         """``run_in_threadpool(model, …)``: an object that is called elsewhere."""
