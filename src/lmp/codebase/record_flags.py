@@ -1,5 +1,7 @@
-"""Flags that are made of the fields of a class: by a function of the repository that goes through annotated fields and
-calls ``add_argument`` for each, or by a library (tyro, transformers' HfArgumentParser, simple_parsing).
+"""Flags that are made of the fields of a class.
+
+A function of the repository goes through annotated fields and calls ``add_argument`` for each. Or a library does (tyro,
+transformers' HfArgumentParser, simple_parsing).
 
     host: Annotated[str, "The host."] = "127.0.0.1"                  --host
     model_path: A[str, Arg(help="Weights.", aliases=["--model"])]    --model-path, --model

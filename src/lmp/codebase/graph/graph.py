@@ -288,10 +288,9 @@ class CallGraph:
         if call.name in COMPILES or call.name in LOOKS or call.name == KEEPS:
             return
         starts = call.name in STARTS
-        values = self.evaluator.values(function, call.callee)
-        own = [value.of for value in values if isinstance(value, FunctionValue) and not value.of.native]
+        own = self._own(function, call)
         for number, (name, chains) in enumerate((*(("", each) for each in call.args), *call.keywords)):
-            if own and len(own) == len(values) and all(self._looks_at(each, call, number, name) for each in own):
+            if own and all(self._looks_at(each, call, number, name) for each in own):
                 continue
             for chain in chains:
                 runs = starts or name == "target"
@@ -336,11 +335,14 @@ class CallGraph:
         places = [(at, key) for at, (key, chains) in enumerate(given) if any(c[:1] == (name,) for c in chains)]
         if not places or call.name in LOOKS:
             return True
-        values = self.evaluator.values(of, call.callee)
-        own = [value.of for value in values if isinstance(value, FunctionValue) and not value.of.native]
-        if not own or len(own) < len(values):
-            return False
-        return all(self._looks_at(each, call, at, key, depth + 1) for each in own for at, key in places)
+        own = self._own(of, call)
+        return bool(own) and all(self._looks_at(each, call, at, key, depth + 1) for each in own for at, key in places)
+
+    def _own(self, function: Function, call: Call) -> list[Function]:
+        """The Python functions of the code base that a call means; none where it may mean something else."""
+        values = self.evaluator.values(function, call.callee)
+        found = [value.of for value in values if isinstance(value, FunctionValue) and not value.of.native]
+        return found if len(found) == len(values) else []
 
     def _runs_its_first(self, call: Call, chains: tuple[Chain, ...]) -> bool:
         """``run_in_threadpool(model, …)``: an object that is called elsewhere."""

@@ -435,8 +435,10 @@ class Evaluator:
         if isinstance(value, Bag) and value.context is not None:
             chains = next((chains for each, chains in value.named if each == name), ())
             return self._all(value.context, chains, depth)
-        if isinstance(value, Many) and name in TAKES_OUT | FOLDS:
-            return (value,) if name in TAKES_OUT else (value.of,)
+        if isinstance(value, Many) and name in TAKES_OUT:
+            return (value,)
+        if isinstance(value, Many) and name in FOLDS:
+            return (value.of,)
         if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
             return (value,)
         return ()

@@ -338,9 +338,10 @@ class Paths:
         begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
         started = self._below(each for each in self.reading.functions if each.key in begun)
         attends = self.ways(self.attention).far
-        for kind, ends in (("sampling", self.sampling), ("training", self.training)):
-            if ends:
-                one, other = self.model.far, self.ways(ends - below or ends).far
+        drawn, trained = (self.ways(ends - below or ends).far for ends in (self.sampling, self.training))
+        for kind, other in (("sampling", drawn), ("training", trained)):
+            if other:
+                one = self.model.far
                 # What sets up runs no model for a user.
                 both = [
                     each
@@ -361,7 +362,6 @@ class Paths:
                     below_first = self._below([first]) & self.attention
                     twins = [each for each in named if not self._below([each]) & below_first]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
-        drawn = self.ways(self.sampling - below or self.sampling).far if self.sampling else {}
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
         alone.sort(key=lambda each: (each not in started, attends[each] + drawn[each], *_plainness(each)))

@@ -119,8 +119,10 @@ def _counted(kernel: Kernel, text: str) -> Counter[str]:
 
 
 def _called(base: CodeBase, kernel: Kernel, text: str) -> Iterator[Definition]:
-    """The functions of the code base that a kernel's text calls, and those that these call, by their names: those of
-    its own file first, others where one file alone has the name."""
+    """The functions of the code base that a kernel's text calls, and those that these call.
+
+    They are found by their names: those of its own file first, others where one file alone has the name.
+    """
     seen: set[str] = {kernel.name}
     waiting = [text]
     while waiting and len(seen) < MOST_CALLED:

@@ -106,7 +106,6 @@ class _Scan:
     imports: list[Import] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
-    """A raise -> when it is reached."""
     imported: dict[str, str] = field(default_factory=dict)
     """Name -> what it was imported as, dotted."""
     classes: set[str] = field(default_factory=set)
