@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from lmp.codebase.facts import Selection
@@ -11,6 +12,7 @@ from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
+from lmp.codebase.roles.likely import Likely
 from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import paths_of
@@ -19,25 +21,34 @@ from lmp.codebase.roles.strength import Weighing
 Ends = tuple[tuple[str, int], ...]
 
 
-PLAYED = ("kv_cache", "scheduler", "sampling", "attention")
-"""Parts of a run of a model."""
+PLAYED = {
+    "kv_cache": (cache.cache_rows, cache.role_of),
+    "scheduler": (scheduling.scheduler_rows, scheduling.role_of),
+    "sampling": (sampling.sampling_rows, sampling.role_of),
+    "attention": (attention.attention_rows, attention.role_of),
+}
+"""Parts of a run of a model: the rules of each, and what role they give."""
+
+
+@lru_cache(maxsize=1)
+def likely(reading: Reading) -> Likely:
+    """What rules found of the parts and of the nesting, with its witnesses; worked out once."""
+    weighing = Weighing(reading)
+    ruled = {section: list(rules(reading)) for section, (rules, _) in PLAYED.items()}
+    shown = [row for section, (_, role) in PLAYED.items() for row in weighing.shown(section, ruled[section], role)]
+    paths = paths_of(reading).among([*entry_rows(reading), *shown, *route_rows(reading)])
+    return Likely(weighing, ruled, shown, paths, paths.edges())
 
 
 def every_row(reading: Reading) -> list[Row]:
-    weighing = Weighing(reading)
-    return [
-        *entry_rows(reading),
-        *weighing.shown("kv_cache", cache.cache_rows(reading), cache.role_of),
-        *weighing.shown("scheduler", scheduling.scheduler_rows(reading), scheduling.role_of),
-        *weighing.shown("sampling", sampling.sampling_rows(reading), sampling.role_of),
-        *weighing.shown("attention", attention.attention_rows(reading), attention.role_of),
-        *configuration_rows(reading),
-    ]
+    played = likely(reading).rows({section: role for section, (_, role) in PLAYED.items()})
+    return [*entry_rows(reading), *played, *configuration_rows(reading)]
 
 
-def nesting(reading: Reading, rows: Iterable[Row]) -> list[Edge]:
+def nesting(reading: Reading) -> list[Edge]:
     """What runs a model, from the entry points down."""
-    return paths_of(reading).among([*rows, *route_rows(reading)]).edges()
+    found = likely(reading)
+    return found.paths.in_order(found.nesting())
 
 
 def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
@@ -51,7 +62,7 @@ def rows_of(folder: Path) -> dict[str, list[Ends]]:
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
-    edges = nesting(reading, rows)
+    edges = nesting(reading)
     for row in rows:
         found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
     told = pitfalls(reading, taking_part(rows, edges))

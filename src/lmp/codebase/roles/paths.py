@@ -584,7 +584,7 @@ class Paths:
             for edges in self.sites.get(function, ()):
                 edge = self.stands_for(edges)
                 again = within or (edge.call is not None and edge.call.loop > 0)
-                if again and _is_step(edge.callee) and edge.how not in ("constructor", "callback"):
+                if again and is_step(edge.callee) and edge.how not in ("constructor", "callback"):
                     yield edge
                 if (function, edge.callee) in flow.edge_of:
                     steps.append((edge.callee, again))
@@ -600,7 +600,7 @@ class Paths:
             for edges in self.sites.get(function, ()):
                 for edge in self.alternatives(edges):
                     callee = edge.callee
-                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or _shapes(callee)
+                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or shapes(callee)
                     bound = callee.native and not function.native and edge.how == "registry"
                     # An object that runs the loop moves its requests itself.
                     moved = callee.key in moves and callee.owner is not None and callee.owner is function.owner
@@ -613,6 +613,12 @@ class Paths:
 
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
+
+    def in_order(self, edges: Iterable[Edge]) -> list[Edge]:
+        """From the entry points down, in the order of the lines; calls of inner functions as :meth:`_told` has them."""
+        edges = self._told(edges)
+        callers = {edge.caller for edge in edges}
+        return list(self._in_order([each for _, each in self.entries if each in callers], edges))
 
     @staticmethod
     def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
@@ -712,21 +718,21 @@ def _hands_over(edge: Edge) -> bool:
     return bool(above) and edge.how == "inheritance" and edge.callee.name in CALLED and edge.caller.name not in CALLED
 
 
-def _shapes(function: Function) -> bool:
+def shapes(function: Function) -> bool:
     return bool(split(function.qualname) & SHAPES) or says(function.name, "attention_mask")
 
 
 def _is_part(function: Function) -> bool:
     """Whether it is how a module is called that does more than to shape what it is given."""
-    return function.owner is not None and function.name in CALLED and not _shapes(function)
+    return function.owner is not None and function.name in CALLED and not shapes(function)
 
 
-def _is_step(function: Function) -> bool:
+def is_step(function: Function) -> bool:
     owner = function.owner.name if function.owner is not None else ""
     return says(f"{owner}_{function.name}", "training_step")
 
 
-def _plain_run(function: Function) -> int | None:
+def plain_run(function: Function) -> int | None:
     return rank(f"{stem(function.file)}_{function.name}", "plain_run")
 
 
@@ -734,7 +740,7 @@ def _plainness(function: Function) -> tuple[object, ...]:
     """Of functions that do the same first the one of the plain run, then the outermost, then the shortest name: what
     varies is named by what it adds."""
     words = split(function.qualname) | split(stem(function.file))
-    plain = _plain_run(function)
+    plain = plain_run(function)
     return plain is None, plain or 0, function.file.count("/"), len(words), function.key
 
 

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 
@@ -67,9 +68,9 @@ class Weighing:
         for key, thing in self.things.items():
             words = section != "scheduler" and (section not in ("attention", "sampling") or not _is_python(thing))
             if words and key not in found and self._speaks(section, thing, key[0]):
-                name = _name(thing)
+                name = name_of(thing)
                 found[key] = Row(section, role(thing.name, thing), name, Place(*key), "by its name")
-        weight = {key: self._weight(section, row, ruled) for key, row in found.items()}
+        weight = {key: self.weight(section, row, ruled) for key, row in found.items()}
         needed = {key: ENOUGH if key in ruled else WORDS_ALONE for key in found}
         # Attributes of what is shown say no more of their file than it does.
         parts = found.keys() - self.things.keys() if section == "kv_cache" else set()
@@ -77,7 +78,7 @@ class Weighing:
         beside = Counter(file for file, _ in strong)
         kept: list[Row] = []
         for key, row in found.items():
-            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self._linked(key, strong)
+            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self.linked(key, strong)
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
         # Of equals the plainest name: variants are named by what they add.
@@ -85,7 +86,7 @@ class Weighing:
             key=lambda row: (
                 (row.place.file, row.place.line) in parts,
                 BESIDE.search(row.symbol) is not None,
-                row.rank - self._shared(self.things.get((row.place.file, row.place.line))),
+                row.rank - self.shared(self.things.get((row.place.file, row.place.line))),
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
@@ -93,7 +94,7 @@ class Weighing:
         )
         return kept[:MOST]
 
-    def _shared(self, thing: Thing | None) -> float:
+    def shared(self, thing: Thing | None) -> float:
         """What speaks for a thing among many of its kind: a run leads there, and many files use or build on it. What
         one model has alone says less of a code base with many."""
         if thing is None or isinstance(thing, Kernel):
@@ -117,10 +118,10 @@ class Weighing:
         return found
 
     def _speaks(self, section: str, thing: Thing, file: str) -> bool:
-        words = (thing.name, _name(thing).rpartition(".")[0], *file.rpartition("/")[::2])
+        words = (thing.name, name_of(thing).rpartition(".")[0], *file.rpartition("/")[::2])
         return any(says(each, part) for each in words for part in PARTS[section])
 
-    def _weight(self, section: str, row: Row, every: set[tuple[str, int]]) -> int:
+    def weight(self, section: str, row: Row, every: AbstractSet[tuple[str, int]]) -> int:
         thing = self.things.get((row.place.file, row.place.line))
         if thing is None:
             # A line within a function that is shown.
@@ -162,7 +163,7 @@ class Weighing:
         computes = ruled and row.rank == 0
         return section == "sampling" and (thing in self.reading.samples or seeds or computes)
 
-    def _linked(self, key: tuple[str, int], strong: set[tuple[str, int]]) -> bool:
+    def linked(self, key: tuple[str, int], strong: AbstractSet[tuple[str, int]]) -> bool:
         """Whether it calls, or is called by, what plays the same part in another file."""
         thing = self.things.get(key)
         if isinstance(thing, Class):
@@ -179,7 +180,7 @@ def _is_python(thing: Thing) -> bool:
     return not isinstance(thing, Kernel) and not thing.native
 
 
-def _name(thing: Thing) -> str:
+def name_of(thing: Thing) -> str:
     return thing.name if isinstance(thing, Kernel) else thing.qualname
 
 

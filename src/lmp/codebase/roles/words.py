@@ -24,6 +24,12 @@ def vocabulary() -> dict[str, tuple[frozenset[str], ...]]:
 
 
 @cache
+def field_words() -> frozenset[str]:
+    """Words of the field that tell parts of a run apart only together with what the code does."""
+    return frozenset(word for one in vocabulary()["field"] for word in one)
+
+
+@cache
 def split(name: str) -> frozenset[str]:
     found = words(name) | {part.lower() for part in re.split(r"[._]", name) if part}
     # ``TopKFilter`` has a letter that stands for itself.

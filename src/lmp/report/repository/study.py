@@ -198,7 +198,7 @@ class Study:
     @cached_property
     def edges(self) -> list[Edge]:
         """What runs a model, from the entry points down."""
-        return nesting(self.reading, self.rows)
+        return nesting(self.reading)
 
     @cached_property
     def loops(self) -> list[Function]:

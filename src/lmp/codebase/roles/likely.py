@@ -1,0 +1,323 @@
+"""How likely a thing plays a part in a run, and a call stands in its nesting: witnesses, and what each of them weighs.
+
+A witness is read from the code: how far it is from where a run begins and ends, what is called, read and written, whose
+rule found it, what it is named. No witness is enough. ``weights.toml`` has what each weighs, fitted over the code bases
+of ``tests/data/truth`` by ``scripts/fit_roles.py``: the truths were written by readers.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import CALLED, Edge
+from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
+from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
+from lmp.codebase.roles.strength import Thing, Weighing, name_of
+from lmp.codebase.roles.words import field_words, says, split, vocabulary
+
+FILE = Path(__file__).with_name("weights.toml")
+LEAST = {"kv_cache": 0.4, "scheduler": 0.4, "sampling": 0.4, "attention": 0.4, "nesting": 0.1}
+"""How likely it must be. What the nesting shows is a call of the code in any case: only whether it matters is not
+sure."""
+MOST_EDGES, MOST_ROWS = 40, 80
+"""What is shown at most. Nobody reads a longer list."""
+NEAR = (0, 1, 2, 4, 7)
+"""Calls to an end of a run, or from its beginning, up to which something is near."""
+Witnesses = dict[str, float]
+Key = tuple[str, int]
+
+
+def weights() -> dict[str, dict[str, float]]:
+    """Section -> witness -> what it weighs; ``""`` is what all share."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+class Likely:
+    """Witnesses of one code base. ``ruled`` are the rows that rules found, ``shown`` those with support enough."""
+
+    def __init__(
+        self, weighing: Weighing, ruled: Mapping[str, list[Row]], shown: Iterable[Row], paths: Paths, edges: list[Edge]
+    ) -> None:
+        self.reading: Reading = weighing.reading
+        self.weighing = weighing
+        self.paths = paths
+        self.edges = edges
+        self.ruled = {section: {_key(row): row for row in rows} for section, rows in ruled.items()}
+        self.shown: dict[str, dict[Key, Row]] = {section: {} for section in ruled}
+        for row in shown:
+            if row.section in self.shown:
+                self.shown[row.section][_key(row)] = row
+
+    # -- what is shown -------------------------------------------------------------------------------------------------
+
+    def rows(self, roles: Mapping[str, Callable[[str, Thing], str]]) -> list[Row]:
+        """What likely plays a part, by section, the likeliest first. ``roles`` tells what role a thing has that no rule
+        found."""
+        found: dict[str, list[tuple[float, Row]]] = {section: [] for section in roles}
+        weight = weights()
+        for section, key, witnesses in self.things():
+            chance = _chance(weight[section], witnesses)
+            if chance >= LEAST[section]:
+                row = self.shown[section].get(key) or self.ruled[section].get(key)
+                if row is None:
+                    thing = self.weighing.things[key]
+                    why = f"as {' and '.join(_strongest(weight[section], witnesses))} say"
+                    row = Row(section, roles[section](thing.name, thing), name_of(thing), Place(*key), why)
+                found[section].append((chance, row))
+        for rows in found.values():
+            rows.sort(key=lambda each: -each[0])
+        return [replace(row, rank=-round(100 * chance)) for rows in found.values() for chance, row in rows[:MOST_ROWS]]
+
+    def nesting(self) -> list[Edge]:
+        weight = weights()["nesting"]
+        found = [(_chance(weight, witnesses), edge) for edge, witnesses in self.calls()]
+        found.sort(key=lambda each: (-each[0], each[1].caller.key, each[1].line))
+        return [edge for chance, edge in found[:MOST_EDGES] if chance >= LEAST["nesting"]]
+
+    # -- witnesses -----------------------------------------------------------------------------------------------------
+
+    def things(self) -> Iterator[tuple[str, Key, Witnesses]]:
+        """Everything that may play a part in a section, with its witnesses."""
+        inside = {section: Counter(file for file, _ in ruled) for section, ruled in self.ruled.items()}
+        found = {*self.weighing.things, *(key for rows in (*self.ruled.values(), *self.shown.values()) for key in rows)}
+        for key in sorted(found):
+            common = self._of_thing(key)
+            for section in self.ruled:
+                yield section, key, common | self._of_section(section, key, inside[section])
+
+    def calls(self) -> Iterator[tuple[Edge, Witnesses]]:
+        """Every call between own functions, with its witnesses; of calls of one function by another the first."""
+        pairs: dict[tuple[Function, Function], list[tuple[Edge, int, bool]]] = {}
+        for caller, sites in self.paths.sites.items():
+            if self.reading.is_own(caller.file):
+                for site in sites:
+                    chosen = set(map(id, self.paths.alternatives(site)))
+                    for edge in site:
+                        pairs.setdefault((caller, edge.callee), []).append((edge, len(site), id(edge) in chosen))
+        shown = {(edge.caller, edge.callee) for edge in self.edges}
+        for (caller, callee), every in pairs.items():
+            found = {f"caller {name}": value for name, value in self._of_function(caller).items()}
+            found.update((f"callee {name}", value) for name, value in self._of_function(callee).items())
+            found["led to by the weight of a run"] = (caller, callee) in shown
+            found["stands for the others"] = any(chosen for _, _, chosen in every)
+            found["calls of it"] = len(every)
+            found["in a loop"] = max(min(edge.call.loop, 2) if edge.call is not None else 0 for edge, _, _ in every)
+            found["targets"] = math.log2(min(size for _, size, _ in every))
+            found.update((f"found by {how}", 1.0) for how in {edge.how for edge, _, _ in every})
+            found["same file"] = caller.file == callee.file
+            found["same object"] = caller.owner is not None and caller.owner is callee.owner
+            found["same folder"] = caller.file.rpartition("/")[0] == callee.file.rpartition("/")[0]
+            for kind, far in self.far.items():
+                found[f"nearer to {kind}"] = far.get(callee, math.inf) < far.get(caller, -1.0)
+            found["calls of the code base"] = math.log2(1 + len(pairs))
+            yield every[0][0], found
+
+    @cached_property
+    def far(self) -> dict[str, Mapping[Function, float]]:
+        """Of each end of a run, and of the model, how far it is from there."""
+        ends = {kind: ways.far for kind, ways in self.paths.ends.items()}
+        return {**ends, "the model": self.paths.model.far}
+
+    @cached_property
+    def below(self) -> dict[str, Mapping[Function, int]]:
+        """How many calls it is from what users run, from what they import, and from the model."""
+        entries = self.paths.entries
+        model = self.reading.model
+        begun = {
+            "what users run": [each for row, each in entries if row.role != "library"],
+            "what users import": [each for row, each in entries if row.role == "library"],
+            "the model": [model] if model is not None else [],
+        }
+        return {kind: self._down(starts) for kind, starts in begun.items()}
+
+    def _down(self, starts: Iterable[Function]) -> dict[Function, int]:
+        found = dict.fromkeys(starts, 0)
+        waiting = list(found)
+        for function in waiting:
+            for site in self.paths.sites.get(function, ()):
+                for edge in self.paths.alternatives(site):
+                    if edge.callee not in found:
+                        found[edge.callee] = found[function] + 1
+                        waiting.append(edge.callee)
+        return found
+
+    @cached_property
+    def degrees(self) -> tuple[Counter[Function], Counter[Function]]:
+        """How many own functions call each, and how many it calls."""
+        pairs = {(edge.caller, edge.callee) for sites in self.paths.sites.values() for site in sites for edge in site}
+        return Counter(callee for _, callee in pairs), Counter(caller for caller, _ in pairs)
+
+    @cached_property
+    def _functions(self) -> dict[Function, Witnesses]:
+        return {}
+
+    def _of_function(self, function: Function) -> Witnesses:
+        """Witnesses of a function alone, worked out once."""
+        if function in self._functions:
+            return self._functions[function]
+        callers, callees = self.degrees
+        name = function.name
+        found: Witnesses = {
+            "aside": bool(BESIDE.search(f"{function.file} {function.qualname}")),
+            "beside": self.reading.is_beside(function.file),
+            "sets up": bool(SETS_UP.match(name)),
+            "private": name.startswith("_") and not name.startswith("__"),
+            "constructor": name == "__init__",
+            "module's call": name in CALLED,
+            "method": function.owner is not None,
+            "abstract": function.abstract,
+            "native": function.native,
+            "kernel": function.key in self.reading.kernels,
+            "lines": math.log2(1 + function.end - function.line),
+            "calls": math.log2(1 + len(function.calls)),
+            "callers": math.log2(1 + callers[function]),
+            "callees": math.log2(1 + callees[function]),
+            "loops": function.loops > 0,
+            "shapes": shapes(function),
+            "step of training": is_step(function),
+            "plain run": plain_run(function) is not None,
+            "attends": function in self.paths.attention,
+            "samples": function in self.reading.samples,
+            "trains": function in self.paths.training,
+        }
+        for kind, far in self.far.items():
+            found.update(_near(f"to {kind}", far.get(function)))
+        for kind, depth in self.below.items():
+            found.update(_near(f"below {kind}", depth.get(function)))
+        found.update((f"named {part}", 1.0) for part in vocabulary() if says(name, part))
+        self._functions[function] = _kept(found)
+        return self._functions[function]
+
+    def _inside(self, function: Function) -> Witnesses:
+        """What a function does, with the words that it says."""
+        found = dict(self._of_function(function))
+        reading = self.reading
+        given, read, called = list(function.params), list(function.reads), [call.name for call in function.calls]
+        for verb, names in (("named", [function.name]), ("given", given), ("reads", read)):
+            said = {word for name in names for word in split(name)}
+            found.update((f"{verb} word {word}", 1.0) for word in field_words() & said)
+        for part in vocabulary():
+            for verb, names in (("given", given), ("reads", read), ("calls", called)):
+                found[f"{verb} {part}"] = min(5, sum(says(name, part) for name in names))
+        found.update(
+            {
+                "writes items": bool(function.writes),
+                "makes tensors": bool(function.made),
+                "keeps tensors": any(made.on_self for made in function.made),
+                "multiplies": function.numeric > 0,
+                "async": function.is_async,
+                "endless": function.endless,
+                "parameters": min(12, len(function.params)),
+                "nested": function.nested,
+                "works": works(function),
+                "gets logits": function in reading.runs_model,
+                "leads to attention or sampling": function in reading.running,
+                "leads to attention": function in reading.attending,
+                "starts a kernel of attention": function in reading.starts_attention,
+                "computes attention": function in reading.attends,
+                "in the loop": function in self.weighing.reached,
+            }
+        )
+        return found
+
+    def _of_thing(self, key: Key) -> Witnesses:
+        thing = self.weighing.things.get(key)
+        file = key[0]
+        folder, _, base = file.rpartition("/")
+        found: Witnesses = {}
+        if isinstance(thing, Function):
+            found = dict(self._inside(thing))
+        elif isinstance(thing, Class):
+            for method in thing.methods.values():
+                if method in self.reading.graph.edges:
+                    for name, value in self._inside(method).items():
+                        found[name] = max(found.get(name, 0.0), value)
+            fields = [*(each.name for each in thing.fields), *thing.attributes]
+            found.update((f"keeps {part}", min(5, sum(says(each, part) for each in fields))) for part in vocabulary())
+            found.update(
+                {
+                    "class": 1.0,
+                    "methods": min(20, len(thing.methods)),
+                    "fields": min(20, len(thing.fields)),
+                    "attributes": min(20, len(thing.attributes)),
+                    "subclasses": math.log2(1 + len(self.reading.graph.evaluator.subclasses.get(thing, ()))),
+                    "inner": thing.outer is not None,
+                    "lines": math.log2(1 + thing.end - thing.line),
+                    "native": thing.native,
+                    "beside": self.reading.is_beside(file),
+                    "aside": bool(BESIDE.search(f"{file} {thing.qualname}")),
+                    "private": thing.name.startswith("_"),
+                }
+            )
+        elif thing is not None:
+            found.update({"kernel of Triton or CUDA": 1.0, "beside": self.reading.is_beside(file)})
+        else:
+            found["line within a function"] = 1.0
+        if thing is not None and not isinstance(thing, Function):
+            found.update((f"named word {word}", 1.0) for word in field_words() & split(thing.name))
+            found.update((f"named {part}", 1.0) for part in vocabulary() if says(thing.name, part))
+        found.update((f"file {part}", 1.0) for part in vocabulary() if says(base, part))
+        found.update((f"folder {part}", 1.0) for part in vocabulary() if says(folder, part))
+        found["things of the file"] = math.log2(1 + self._in_file[file])
+        found["things of the code base"] = math.log2(1 + len(self.weighing.things))
+        found["no Python"] = not file.endswith(".py")
+        return _kept(found)
+
+    @cached_property
+    def _in_file(self) -> Counter[str]:
+        return Counter(file for file, _ in self.weighing.things)
+
+    def _of_section(self, section: str, key: Key, inside: Counter[str]) -> Witnesses:
+        """What the rules of one section say of it."""
+        ruled = self.ruled[section]
+        row = ruled.get(key)
+        thing = self.weighing.things.get(key)
+        asked = row or Row(section, "", name_of(thing) if thing is not None else "", Place(*key))
+        return {
+            "ruled": row is not None,
+            "ruled first": row is not None and row.rank == 0,
+            "ruled later": row is not None and row.rank >= 1,
+            "points": self.weighing.weight(section, asked, ruled.keys()),
+            "shown": key in self.shown[section],
+            "ruled in its file": math.log2(1 + inside[key[0]]),
+            "share of its file": inside[key[0]] / max(1, self._in_file[key[0]]),
+            "ruled in all": math.log2(1 + len(ruled)),
+            "calls what is ruled": self.weighing.linked(key, ruled.keys()),
+            "of a ruled class": isinstance(thing, Function) and thing.owner is not None and thing.owner.key in ruled,
+            "has a ruled method": isinstance(thing, Class) and any(m.key in ruled for m in thing.methods.values()),
+            "shared": self.weighing.shared(thing),
+        }
+
+
+def _key(row: Row) -> Key:
+    return row.place.file, row.place.line
+
+
+def _kept(found: Witnesses) -> Witnesses:
+    """Without what does not hold: most of it."""
+    return {name: float(value) for name, value in found.items() if value}
+
+
+def _near(what: str, far: float | None) -> Iterator[tuple[str, float]]:
+    if far is not None:
+        yield f"{what} leads", 1.0
+        yield from ((f"{what} within {most}", 1.0) for most in NEAR if far <= most)
+
+
+def _chance(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> float:
+    points = weight.get("", 0.0) + sum(weight[name] * value for name, value in witnesses.items() if name in weight)
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, points))))
+
+
+def _strongest(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> list[str]:
+    """The three witnesses that say most for it."""
+    points = {name: weight[name] * value for name, value in witnesses.items() if value and weight.get(name, 0.0) > 0}
+    return sorted(points, key=lambda name: (-points[name], name))[:3]
