@@ -191,6 +191,8 @@ def _named(of: Function | Class | None, at: Place, hazard: Hazard) -> tuple[Plac
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
+    if reading.is_dead(function):
+        return False
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
     if hazard.kind == "unguarded":

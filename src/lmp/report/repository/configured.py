@@ -222,7 +222,8 @@ def _constraints(study: Study) -> Iterator[Line]:
         (function, hazard)
         for function in study.reading.functions
         for hazard in function.hazards
-        if hazard.kind in ("assert", "raise") and not ASIDE.search(function.file)
+        if hazard.kind in ("assert", "raise")
+        and not (ASIDE.search(function.file) or study.reading.is_dead(function))
     ]
     for title, patterns in (
         (
@@ -237,7 +238,7 @@ def _constraints(study: Study) -> Iterator[Line]:
             if re.search(patterns[hazard.kind], hazard.text)
         }
         shown = [
-            [*refused_at(study, place, hazard.text, refusal(study.base, place)[0])[1], " in ", pointer(place)]
+            [*refused_at(study, place, hazard.text)[1], " in ", pointer(place)]
             for function, hazard in list(reversed(kept.values()))[:6]
             for place in [Place(function.file, hazard.line)]
         ]
