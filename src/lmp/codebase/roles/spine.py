@@ -50,6 +50,21 @@ def decode_loops(reading: Reading) -> tuple[Function, ...]:
     return tuple(paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling))
 
 
+@lru_cache(maxsize=1)
+def stepping(reading: Reading) -> frozenset[Function]:
+    """Those of them that draw or train, or whose loop calls what leads to a draw, to logits, to the whole model or to a
+    step of training. A loop over layers, or over tuned sizes, calls none of them."""
+    model = [reading.model] if reading.model is not None else []
+    ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains, *model])
+    itself = {*reading.samples, *reading.trains}
+
+    def steps(loop: Function) -> bool:
+        within = (edge for edge in reading.graph.edges[loop] if edge.call is None or edge.call.loop)
+        return loop in itself or any(edge.callee in ends and edge.callee is not loop for edge in within)
+
+    return frozenset(each for each in decode_loops(reading) if steps(each))
+
+
 def _callees(reading: Reading, function: Function) -> set[Function]:
     return {edge.callee for edge in reading.reached(function, lambda edge: reading.is_own(edge.callee.file), 4)}
 

@@ -15,7 +15,7 @@ from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.reach import Reading, Row
-from lmp.codebase.roles.spine import decode_loops, leaves
+from lmp.codebase.roles.spine import decode_loops, leaves, stepping
 from lmp.codebase.rows import PLAYED, every_row, nesting
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
@@ -202,14 +202,9 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first.
-
-        A call of each leads to sampling, logits or a step of training, as far as Python shows it. A loop over layers
-        or tuned sizes is none.
-        """
-        reading = self.reading
-        ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains])
-        return [each for each in decode_loops(reading) if each.native or each in ends]
+        """Functions with a loop that runs a model again and again, best first."""
+        loops = decode_loops(self.reading)
+        return [each for each in loops if each.native or each in stepping(self.reading)]
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
