@@ -399,9 +399,14 @@ class Paths:
         found = list(dict.fromkeys((*outer, *found)))
         # What returns the step that another of them repeats stands for that step: beam search, where there are beams.
         repeated = {
-            (step.callee, each) for each in found for step in self.reading.graph.edges[each] if step.call and step.call.loop
+            (step.callee, each)
+            for each in found
+            for step in self.reading.graph.edges[each]
+            if step.call and step.call.loop
         }
-        return sorted(found, key=lambda each: any(step in self._returned(each) for step, by in repeated if by is not each))
+        return sorted(
+            found, key=lambda each: any(step in self._returned(each) for step, by in repeated if by is not each)
+        )
 
     def _returned(self, function: Function) -> set[Function]:
         """The functions whose result it returns as it is."""

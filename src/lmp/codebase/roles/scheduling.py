@@ -323,8 +323,10 @@ def _data(reading: Reading) -> Iterator[Row]:
 
 
 def _shrinks(function: Function) -> set[str]:
-    """Attributes that a method replaces by a part of themselves: those of a batch from which what has ended goes."""
-    sets = function.owner.attributes.items() if function.owner is not None else ()
+    """Attributes that a method replaces by the part of themselves that it is told: those of a batch from which what has
+    ended goes. What is given nothing drops the same of each."""
+    told = function.owner is not None and function.params.keys() - {"self"}
+    sets = function.owner.attributes.items() if function.owner is not None and told else ()
     return {name for name, each in sets if (function, ("self", name, ITEM)) in each}
 
 

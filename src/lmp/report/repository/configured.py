@@ -28,7 +28,6 @@ from lmp.report.repository.pieces import (
     sentence,
 )
 from lmp.report.repository.pitfalls import refused_at
-from lmp.report.repository.statements import refusal
 from lmp.report.repository.study import Study
 
 SIZES = {
@@ -222,8 +221,7 @@ def _constraints(study: Study) -> Iterator[Line]:
         (function, hazard)
         for function in study.reading.functions
         for hazard in function.hazards
-        if hazard.kind in ("assert", "raise")
-        and not (ASIDE.search(function.file) or study.reading.is_dead(function))
+        if hazard.kind in ("assert", "raise") and not (ASIDE.search(function.file) or study.reading.is_dead(function))
     ]
     for title, patterns in (
         (

@@ -43,7 +43,7 @@ FRAMEWORKS = {
     "onnxruntime": "ONNX Runtime",
     "tensorrt": "TensorRT",
 }
-CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
+CORE = ("runtime loop", "scheduler", "batching", "KV cache", "sampling")
 SESSIONS = r"\.disable_(?:eager_execution|v2_behavior)\b"
 """What switches TensorFlow back to graphs."""
 COMPILED = (

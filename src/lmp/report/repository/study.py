@@ -58,7 +58,7 @@ BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
 """Why a row is one, where only its name, or that of its class, says so."""
 MOST_TARGETS = 8
 """Functions that one call may lead to, to be followed."""
-WHOLE = ("scheduler", "KV cache", "attention")
+WHOLE = ("scheduler", "batching", "KV cache", "attention")
 """Parts that a class plays before one of its methods does."""
 
 
@@ -270,6 +270,12 @@ class Study:
     # -- components ----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def queues_requests(self) -> bool:
+        """Whether requests wait and are chosen from. Else batches are all that there is to order."""
+        roles = ("queue", "priority", "preemption", "admission")
+        return any(row.section == "scheduler" and row.role in roles for row in self.rows)
+
+    @cached_property
     def components(self) -> list[Component]:
         """The runtime loop first, then what plays each part best."""
         found: list[Component] = []
@@ -281,7 +287,8 @@ class Study:
             ]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
-            found += self._component(title, played, not held)
+            named_for = "batching" if title == "scheduler" and not self.queues_requests else title
+            found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
             if each.qualname not in named:
