@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
@@ -111,28 +112,95 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
 
 
 def of_choice(source: Source, node: ast.If, inside: Function) -> None:
-    """Of texts that a value is compared with one after the other, what no branch names takes the last one silently."""
+    """Of texts that a value is compared with one after the other, what no branch names takes the last one silently. A
+    last branch that reads the value is for any other: a path beside the names."""
+    subject, branches, rest = _compared(source, node)
+    every = [one for stmt in rest for one in ast.walk(stmt)]
+    ends = any(isinstance(one, ast.Raise | ast.Assert) for one in every)
+    reads = any(isinstance(one, ast.Name | ast.Attribute) and source.written(one) == subject for one in every)
+    said = any(each.kind == "other value" and each.text == subject for each in inside.hazards)
+    if rest and len(branches) > 1 and not (ends or reads or said) and inside.qualname:
+        _add(inside, "other value", node, subject)
+
+
+def _compared(source: Source, node: ast.If) -> tuple[str, list[list[ast.stmt]], list[ast.stmt]]:
+    """What is compared with texts in each test of a chain, the bodies of its branches, and what stands in its else."""
     subjects: list[str] = []
+    branches: list[list[ast.stmt]] = []
     each: ast.If | None = node
     rest: list[ast.stmt] = []
     while each is not None:
         test = each.test
         if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.In)):
-            return
+            return "", [], []
         equal = isinstance(test.ops[0], ast.Eq)
         texts, of = (test.comparators[0], test.left)
         if not equal and isinstance(test.left, ast.Constant):
             texts, of = test.left, test.comparators[0]
         listed = texts.elts if isinstance(texts, ast.List | ast.Tuple | ast.Set) else [texts]
         if not all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in listed):
-            return
+            return "", [], []
         subjects.append(source.written(of))
+        branches.append(each.body)
         rest = each.orelse
         each = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
-    ends = [one for stmt in rest for one in ast.walk(stmt) if isinstance(one, ast.Raise | ast.Assert)]
-    said = any(each.kind == "other value" and each.text == subjects[0] for each in inside.hazards)
-    if rest and len(subjects) > 1 and len(set(subjects)) == 1 and not (ends or said) and inside.qualname:
-        _add(inside, "other value", node, subjects[0])
+    return (subjects[0], branches, rest) if len(set(subjects)) == 1 else ("", [], [])
+
+
+def of_no_branch(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """Names that only the branches of such a chain set, which has no last one, and that are read behind it."""
+    ifs = [each for each in _own(node) if isinstance(each, ast.If)]
+    names = [each for each in _own(node) if isinstance(each, ast.Name)] if ifs else []
+    # What is assigned is there behind the whole statement.
+    assigned = [each for each in _own(node) if isinstance(each, ast.Assign)] if ifs else []
+    sets_at = {one: each.end_lineno or 0 for each in assigned for target in each.targets for one in ast.walk(target)}
+    known: set[ast.AST] = set()
+    for each in ifs:
+        subject, branches, rest = _compared(source, each)
+        if len(branches) < 2 or rest or each in known:
+            continue
+        known.update(ast.walk(each))
+        end = each.end_lineno or each.lineno
+        sets = [{one.id for one in names if isinstance(one.ctx, ast.Store) and _in(one, body)} for body in branches]
+        stored = [one for one in names if isinstance(one.ctx, ast.Store)]
+        before = {one.id for one in stored if one.lineno < each.lineno}
+        asked = [one for one in ifs if subject in source.written(one.test)]
+        read = {
+            one.id
+            for one in names
+            if one.lineno > end
+            and isinstance(one.ctx, ast.Load)
+            and not any(_in(one, if_.body) for if_ in asked)
+            and not any(other.id == one.id and end < sets_at.get(other, other.lineno) < one.lineno for other in stored)
+        }
+        if set.intersection(*sets) & read - before - made.params.keys():
+            _add(made, "no branch", each, subject)
+
+
+def _in(node: ast.expr, body: list[ast.stmt]) -> bool:
+    return body[0].lineno <= node.lineno <= (body[-1].end_lineno or node.lineno)
+
+
+def of_late_check(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """A check of an index that stands behind its use in the same block: the use ends with an error of its own."""
+    blocks = (getattr(each, "body", None) for each in (node, *_own(node)))
+    for block in (each for each in blocks if isinstance(each, list)):
+        for number, each in enumerate(block):
+            test = each.test if isinstance(each, ast.If) and isinstance(each.body[0], ast.Raise) else None
+            if not isinstance(test, ast.Compare):
+                continue
+            limit = test.comparators[0]
+            if not (isinstance(limit, ast.Call) and source.dotted(limit.func) == "len" and limit.args):
+                continue
+            use = f"{source.written(limit.args[0])}[{source.written(test.left)}]"
+            for before in reversed(block[:number]):
+                targets = [before.target] if isinstance(before, ast.AugAssign) else getattr(before, "targets", [])
+                if any(isinstance(one, ast.Subscript) and source.written(one) == use for one in ast.walk(before)):
+                    made.hazards = [one for one in made.hazards if one.line != each.body[0].lineno]
+                    _add(made, "late check", before, use)
+                    break
+                if source.written(test.left) in map(source.written, targets):
+                    break
 
 
 def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, inside: Function) -> None:
@@ -270,6 +338,80 @@ def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None
         read = next((e for e in every if e.id in sets - given and e.lineno > end), None)
         if read is not None:
             _add(made, "unbound", read, read.id)
+
+
+MAKES_TENSOR = re.compile(
+    r"(?:torch\.)?(?:[A-Z][a-z]*)?[Tt]ensor$|torch\.(?:zeros|ones|full|arange|empty|randint)$|(?:np|numpy)\."
+)
+ON_DEVICE = re.compile(r"device|cuda")
+
+
+class _Host:
+    """Which names of a function hold what was made on the CPU, and did not leave it."""
+
+    def __init__(self, source: Source, node: ast.AST) -> None:
+        self._source = source
+        self._values: dict[str, list[ast.expr]] = {}
+        # Of what comes from outside, or from a loop, it is not known.
+        loops = [one for each in ast.walk(node) if isinstance(each, ast.For) for one in ast.walk(each.target)]
+        given = [each.arg for each in ast.walk(node) if isinstance(each, ast.arg)]
+        self._known = dict.fromkeys([*given, *(one.id for one in loops if isinstance(one, ast.Name))], False)
+        for each in ast.walk(node):
+            if isinstance(each, ast.Assign):
+                for target in each.targets:
+                    several = target.elts if isinstance(target, ast.Tuple) else [target]
+                    for one in several:
+                        if isinstance(one, ast.Name):
+                            self._values.setdefault(one.id, []).append(each.value)
+            elif isinstance(each, ast.Call) and source.written(each.func).endswith(".append") and each.args:
+                self._values.setdefault(source.written(each.func).removesuffix(".append"), []).append(each.args[0])
+
+    def __call__(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            if node.id not in self._known:
+                # What is made of itself is where it was before.
+                self._known[node.id] = node.id in self._values
+                self._known[node.id] = node.id in self._values and all(map(self, self._values[node.id]))
+            return self._known[node.id]
+        if isinstance(node, ast.Subscript | ast.Attribute):
+            return self(node.value)
+        if isinstance(node, ast.List):
+            return all(map(self, node.elts))
+        if not isinstance(node, ast.Call) or ON_DEVICE.search(self._source.written(node)):
+            return False
+        name = self._source.dotted(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "numpy"):
+            return True
+        if name in ("torch.cat", "torch.stack") and node.args:
+            return self(node.args[0])
+        return bool(MAKES_TENSOR.match(name)) or (isinstance(node.func, ast.Attribute) and self(node.func.value))
+
+
+def of_read_back(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """The first value that a loop reads from a tensor, where it is not known to be on the CPU; and whether the way of
+    the loop depends on it."""
+    loops = [each for each in _own(node) if isinstance(each, ast.For | ast.While)] if made.loops else []
+    host = None
+    for loop in loops:
+        tests = [each.test for each in (loop, *_own(loop)) if isinstance(each, ast.If | ast.While | ast.Assert)]
+        decides = {one for test in tests for one in ast.walk(test)}
+        # What a loop runs over is read once.
+        inside = [loop.test] if isinstance(loop, ast.While) else []
+        for each in (one for part in (*inside, *loop.body) for one in (part, *_own(part))):
+            if not (isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)):
+                continue
+            host = host or _Host(source, node)
+            if each.func.attr in ("item", "tolist") and not each.args and not host(each.func.value):
+                _add(made, "sync decides" if each in decides else "sync", each, source.written(each))
+                return
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function or loop, without the functions that it defines."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own(child)
 
 
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:

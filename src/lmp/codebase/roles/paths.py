@@ -398,15 +398,14 @@ class Paths:
         outer = [each for each in found if each.endless and each.owner is of and each in above]
         found = list(dict.fromkeys((*outer, *found)))
         # What returns the step that another of them repeats stands for that step: beam search, where there are beams.
-        repeated = {
-            (step.callee, each)
-            for each in found
-            for step in self.reading.graph.edges[each]
-            if step.call and step.call.loop
-        }
-        return sorted(
-            found, key=lambda each: any(step in self._returned(each) for step, by in repeated if by is not each)
-        )
+        calls = self.reading.graph.edges
+        every = {each: {step.callee for step in calls[each] if step.call and step.call.loop} for each in found}
+
+        def stands_for_step(each: Function) -> bool:
+            returned = self._returned(each)
+            return any(not returned.isdisjoint(repeated) for by, repeated in every.items() if by is not each)
+
+        return sorted(found, key=stands_for_step)
 
     def _returned(self, function: Function) -> set[Function]:
         """The functions whose result it returns as it is."""

@@ -27,6 +27,8 @@ PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
 OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
+OF_RUN = ("sync", "sync decides")
+"""What costs a user time only where it takes part in a run."""
 MOST = 50
 MOST_OF_ONE = 8
 """Causes of one function that are named with it."""
@@ -156,7 +158,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         of_place: dict[tuple[Place, str], list[Hazard]] = {}
         for hazard in (*function.hazards, *_of_graph(reading, function)):
             of_settings = hazard.kind not in OF_SETTINGS or _names_one(hazard.text, settings)
-            if of_settings and (hazard.kind != "sync" or running) and _counts(reading, function, hazard):
+            if of_settings and (hazard.kind not in OF_RUN or running) and _counts(reading, function, hazard):
                 cause, of = Place(function.file, hazard.line), function if function.qualname else None
                 of_place.setdefault(_named(of or _around(reading, cause), cause, hazard), []).append(hazard)
         for (where, symbol), hazards in of_place.items():
@@ -252,9 +254,6 @@ def _names_one(text: str, settings: AbstractSet[str]) -> bool:
 def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
     """A coroutine that is made in a condition and never awaited, an argument that a call below does not get, and what
     an object does not have."""
-    read_back = next((each for each in function.calls if each.loop and each.name in ("item", "tolist")), None)
-    if read_back is not None:
-        yield Hazard("sync", read_back.line, f"{read_back.written}()")
     read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
     unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:

@@ -60,15 +60,25 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
     """What else the same function does goes with it."""
     if not more:
         return first
-    also = [sentence(code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})") for each in more]
+    also = [
+        sentence(code(each.written, 70), " at ", pointer(each.cause), " (", *_short(study, each), ")") for each in more
+    ]
     return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
 
 
-def _short(study: Study, each: Pitfall) -> str:
+def _short(study: Study, each: Pitfall) -> list[Inline]:
     refused = refusal(study.base, each.cause)
     if refused.error:
-        return "must hold" if refused.asserts else "is refused"
-    return f"{_within(each.effect)}; fix: {_within(each.fix)}"
+        around = conditions(study.base, each.cause)
+        words = "must hold" if refused.asserts else "is refused"
+        return [words, *_where_it_counts(around if refused.asserts else around[:-1])]
+    return [_within(each.effect), *_branches(study, each), f"; fix: {_within(each.fix)}"]
+
+
+def _branches(study: Study, each: Pitfall) -> list[Inline]:
+    """The branches around one whose own condition is what is told of it."""
+    around = conditions(study.base, each.cause)
+    return _where_it_counts(around[:-1]) if around and around[-1].tests == (each.written,) else []
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
@@ -110,6 +120,7 @@ def _told(study: Study, each: Pitfall) -> Telling:
     if not end.error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
         around: list[Inline] = [" around ", code(guarded, 70)] if guarded else []
+        around += _branches(study, each)
         what = sentence(*where, code(each.written, 90), *around, ". ", each.effect)
         return Telling(
             each, f"{each.written}: {_within(each.effect)}", _item(what, _within(each.trigger), _within(each.fix))

@@ -129,7 +129,7 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
     waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in inside]
     while waiting:
         node, around = waiting.pop()
-        if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
+        if isinstance(node, ast.Assert | ast.Raise | ast.Expr) and node.lineno == place.line:
             before = tuple(ast.unparse(test) for test in left.get(node, ()))
             found = [*around, Condition(before, holds=False)] if before else around
         if isinstance(node, ast.If):
