@@ -76,3 +76,17 @@ def take(sizes, index):
 """
     found = {each for each in hazards(tmp_path, text) if each[0] in ("late check", "raise")}
     assert found == {("late check", 4), ("raise", 7)}
+
+
+def test_a_loop_that_computes_waits_for_nothing(tmp_path: Path) -> None:
+    # Line 2 ends when its sum is large enough; line 7 asks a queue for what another thread puts there.
+    text = """def nucleus(probs, least):
+    while True:
+        total += probs[n]
+        if total > least: break
+        n += 1
+def serve(inbox):
+    while True:
+        handle(inbox.get())
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "waits"} == {("waits", 7)}

@@ -165,6 +165,10 @@ def of_no_branch(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, m
         stored = [one for one in names if isinstance(one.ctx, ast.Store)]
         before = {one.id for one in stored if one.lineno < each.lineno}
         asked = [one for one in ifs if subject in source.written(one.test)]
+        named = isinstance(each.test, ast.Compare) and not isinstance(each.test.left, ast.Constant)
+        if not named or any(one.lineno < each.lineno for one in asked):
+            # Other values may have left before.
+            continue
         read = {
             one.id
             for one in names
@@ -303,11 +307,26 @@ def of_while(source: Source, node: ast.While, inside: Function) -> None:
     """A loop without a limit, and one whose first error ends it."""
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
-    _add(inside, "waits", node, f"while {source.written(node.test)}")
+    # One that goes on until it is done waits for nothing.
+    called = {
+        one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func)
+        for one in (node, *_own(node))
+        if isinstance(one, ast.Call)
+    }
+    if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in _own(node)):
+        _add(inside, "waits", node, f"while {source.written(node.test)}")
     if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
 
 
+WAITING = frozenset(
+    (
+        *("accept", "acquire", "empty", "get", "get_nowait", "is_alive", "is_set", "join", "poll", "post", "read"),
+        *("readline", "recv", "recv_multipart", "recv_pyobj", "recv_string", "request", "result", "select", "sleep"),
+        "wait",
+    )
+)
+"""Methods of what another thread, process or machine has to bring about."""
 STEPS = re.compile(r"range\(.*(?:len|seq|tokens|shape)")
 
 

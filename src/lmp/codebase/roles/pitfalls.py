@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.hazards import LIMITS, LOCAL
+from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL
 from lmp.codebase.graph.records import Class, Function, Hazard
 from lmp.codebase.modules import module_parts
 from lmp.codebase.roles.configuration import configuration_rows
@@ -197,6 +197,10 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         return False
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
+    if hazard.kind == "download":
+        # A function of the code base may have the name of a library's.
+        own = (edge for edge in reading.graph.edges.get(function, ()) if edge.line == hazard.line)
+        return not any(edge.callee.name in FETCHES for edge in own)
     if hazard.kind == "unguarded":
         return _runs_in_thread(reading, function)
     if hazard.kind == "cut":
