@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from lmp.codebase.facts import Kernel, Launch, Place
@@ -36,6 +37,13 @@ WAITS = frozenset(
 """Calls after which the host, or a stream, has waited for a device."""
 TAKES = frozenset(["item", "cpu", "tolist", "barrier"])
 """Those that have other uses too."""
+HOW = {
+    **dict.fromkeys(["item", "cpu", "tolist"], " where the tensor is on a device"),
+    **dict.fromkeys(["wait_stream", "wait_event", "cudaStreamWaitEvent"], " of a stream, while the host goes on"),
+}
+"""What is to be said of a wait: which of them the host takes part in."""
+SESSION = re.compile(r"(?:^|[._])sess(?:ion)?\.run$")
+"""A graph is run, and its results are fetched."""
 
 
 def performance(study: Study) -> Section:
@@ -106,11 +114,15 @@ def _synchronization(study: Study) -> Line:
         waits: dict[str, list[Place]] = {}
         for function in functions:
             for call in function.calls if not ASIDE.search(function.file) else ():
-                if call.name in names:
-                    waits.setdefault(call.name, []).append(Place(function.file, call.line))
+                if call.name in names or SESSION.search(call.written):
+                    name = call.name if call.name in names else call.written
+                    waits.setdefault(name, []).append(Place(function.file, call.line))
         most = sorted(waits.items(), key=lambda item: -len(item[1]))[:6]
         if most:
-            told = [sentence(code(n, 30), " at ", *plural(len(at), "place"), ", as ", pointer(at[0])) for n, at in most]
+            told = [
+                sentence(code(n, 30), HOW.get(n, ""), " at ", *plural(len(at), "place"), ", as ", pointer(at[0]))
+                for n, at in most
+            ]
             return sentence(title, where, joined(told, "; "), ".")
     return sentence(title, " none found (searched: calls that wait for a device).")
 
