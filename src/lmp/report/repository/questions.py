@@ -14,7 +14,7 @@ from lmp.report.document.parts import (
     Section,
 )
 from lmp.report.repository.configured import device_guards, setting_value
-from lmp.report.repository.parallel import strategies
+from lmp.report.repository.parallel import YES, strategies
 from lmp.report.repository.performance import some
 from lmp.report.repository.pieces import (
     ASIDE,
@@ -76,7 +76,7 @@ def questions(study: Study) -> Iterator[Section]:
     used: list[list[Inline]] = [
         list(line[:-1])
         for line in strategies(study.reading)
-        if isinstance(line, Sequence) and not isinstance(line, str) and " Yes, at " in line
+        if isinstance(line, Sequence) and not isinstance(line, str) and not set(YES).isdisjoint(map(str, line))
     ]
     yield _question("How is parallelism configured?", [*_settings(study, _DEGREES), *used])
 
