@@ -90,3 +90,43 @@ def serve(inbox):
         handle(inbox.get())
 """
     assert {each for each in hazards(tmp_path, text) if each[0] == "waits"} == {("waits", 7)}
+
+
+def test_a_path_that_is_given_is_no_earlier_run(tmp_path: Path) -> None:
+    # Line 2 tells a folder from a name. Line 6 keeps a file from being made, and line 11 takes a file that an earlier
+    # run may have left.
+    text = """def load(model):
+    if os.path.isdir(model):
+        path = model
+    else:
+        path = find(model)
+    if os.path.exists(model + ".lock"):
+        return path
+    save(path)
+def settings():
+    local = Path("settings.yaml")
+    if local.exists():
+        path = local
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "kept"} == {("kept", 6), ("kept", 11)}
+
+
+def test_a_cut_that_a_message_tells_and_an_item_that_is_worked_on(tmp_path: Path) -> None:
+    # The cut in line 4 is told in line 3, that in line 6 by nobody. Line 9 only goes on; line 11 has done its work.
+    text = """def run(ids, max_length):
+    if len(ids) > max_length:
+        logger.warning("the text was truncated, ignoring the rest")
+        ids = ids[:max_length]
+def other(ids, max_length):
+    return ids[:max_length]
+def drain(items):
+    for item in items:
+        if item.done:
+            continue
+        if item.ready:
+            item.run()
+            continue
+        hand_over(item)
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("cut", "skipped")}
+    assert found == {("cut", 6), ("skipped", 9)}

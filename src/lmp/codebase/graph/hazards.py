@@ -104,11 +104,27 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
     leaves = node.body[-1]
-    if isinstance(leaves, ast.Continue):
+    told = (each for each in node.body[:-1] if not _is_quiet(source, each))
+    if isinstance(leaves, ast.Continue) and not any(told):
         _add(inside, "skipped", node, tested)
     ready = isinstance(leaves, ast.Return) and leaves.value is None and READY.fullmatch(tested)
-    if ready or (THERE.search(tested) and not isinstance(leaves, ast.Raise)):
+    if ready or (THERE.search(tested) and not _tells_inputs_apart(source, node, inside)):
         _add(inside, "kept", node, tested)
+
+
+MAKES_FILE = re.compile(
+    r"save|dump|write|mkdir|makedirs|download|create|copy|rmtree|remove|unlink|rename|touch|load_state|restore"
+)
+
+
+def _tells_inputs_apart(source: Source, node: ast.If, inside: Function) -> bool:
+    """Whether a path that is given is tested for what kind of input it is, and nothing is made or left undone for it:
+    that decides nothing for a later run."""
+    given = any(isinstance(one, ast.Name) and one.id in inside.params for one in ast.walk(node.test))
+    if not given or isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+        return isinstance(node.body[-1], ast.Raise)
+    every = (one for stmt in (*node.body, *node.orelse) for one in ast.walk(stmt))
+    return not any(isinstance(one, ast.Call) and MAKES_FILE.search(source.written(one.func)) for one in every)
 
 
 def of_choice(source: Source, node: ast.If, inside: Function) -> None:
@@ -438,13 +454,19 @@ def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> lis
     what came in from outside."""
     if made.loops:
         of_for(node, made)
-    every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
+    every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut")]
     if not every:
         return made.hazards
     tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
     names = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     taken = Counter(each.text for each in every)
+    # Of a cut that a message beside it tells, the caller hears.
+    says = [each.line for each in made.hazards if each.kind in ("falls back", "leaves") and CUT.search(each.text)]
     for each in every:
+        if each.kind == "cut":
+            if any(abs(line - each.line) <= BESIDE for line in says):
+                made.hazards.remove(each)
+            continue
         name = each.text.partition("[")[0]
         guarded = any(one.lineno <= each.line <= (one.end_lineno or 0) for one in tries)
         others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, node))
@@ -461,6 +483,11 @@ def _is_unpacked(name: str, node: ast.AST) -> bool:
         if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
         for each in assign.targets
     )
+
+
+BESIDE = 5
+"""Lines between a message and what it tells of."""
+CUT = re.compile(r"(?i)truncat|(?<!exe)\bcut\b|exceed|longer than|clip")
 
 
 class _Names:

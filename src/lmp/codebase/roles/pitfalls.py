@@ -383,6 +383,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         if told == MOST_PACKAGES or any(map(BROUGHT.fullmatch, asked)) or any(requires[each] for each in named):
             continue
         told += 1
+        asked = (name, IMPORTED_AS.get(plain, name))
         effect = "The import ends with a ModuleNotFoundError: " + (
             f"{named[0]} is installed with an extra alone." if named else "no file of the build names the package."
         )
@@ -393,7 +394,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 cause,
                 "The package is installed as its files say, and this file is imported.",
                 effect,
-                f"Install {named[0] if named else name}.",
+                f"Install {named[0] if named else asked[-1]}.",
                 f"import {name}",
                 -AT_PACKAGE,
             )

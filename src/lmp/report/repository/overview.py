@@ -42,6 +42,7 @@ FRAMEWORKS = {
     "numba": "Numba",
     "tinygrad": "tinygrad",
     "onnxruntime": "ONNX Runtime",
+    "ctranslate2": "CTranslate2",
     "tensorrt": "TensorRT",
 }
 CORE = ("runtime loop", "scheduler", "batching", "KV cache", "sampling")
