@@ -136,3 +136,25 @@ def load(name):
 """
     found = implementation(written(tmp_path / "net", {"net/load.py": text})).section("7.1 Parallelism Strategy")
     assert "- **Layers on several devices:** where they are asked for, at `net/load.py:2`, `net/load.py:7`." in found
+
+
+def test_the_longest_sequence(tmp_path: Path) -> None:
+    # A block beside no size of a model is a part of a sequence. The check refuses what is longer than the limit.
+    config = """class Net:
+    def check(self, length):
+        if length > self.max_length:
+            raise ValueError("too long")
+"""
+    press = """from dataclasses import dataclass
+
+
+@dataclass
+class PressConfig:
+    block_size: int = 128
+"""
+    root = written(tmp_path / "net", {"net/config.py": config, "net/press.py": press})
+    found = implementation(root)
+    assert "block_size" not in found.section("3.1 Model Configuration")
+    answer = found.section("Q: What is the maximum supported sequence length?")
+    assert "`length > self.max_length` is refused at `net/config.py:4`" in answer
+    assert "block_size" not in answer

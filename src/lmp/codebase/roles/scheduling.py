@@ -223,6 +223,7 @@ def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
 def _limits(reading: Reading) -> Iterator[Row]:
     """What cuts the work into batches or chunks, and what limits or counts the requests in flight."""
     draws = reading.reaching(reading.samples)
+    models = {*reading.runs_model, *([reading.model] if reading.model is not None else [])}
     for function in reading.functions:
         if function.native or not function.qualname or reading.is_beside(function.file):
             continue
@@ -243,7 +244,7 @@ def _limits(reading: Reading) -> Iterator[Row]:
             # Of a loop that decodes, only the cutting is meant.
             at = Place(function.file, steps["chunk"] if function in draws else function.line)
             yield Row("scheduler", "chunking", function.qualname, at, "steps by a chunk")
-        elif len(bounds) > 1 and function.loops and runs:
+        elif len(bounds) > 1 and runs and (function.name in CALLED or _repeated(reading, function) & models):
             yield _row("chunking", function, "its loop takes chunk after chunk")
         elif "batch" in steps:
             yield _row("batch", function, "steps by a batch")
@@ -258,6 +259,11 @@ def _limits(reading: Reading) -> Iterator[Row]:
             yield _row("admission", function, "a semaphore limits what is in flight")
         elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
             yield _row("queue", function, "tells or compares how many requests wait")
+
+
+def _repeated(reading: Reading, function: Function) -> set[Function]:
+    """What its loops call."""
+    return {edge.callee for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop}
 
 
 def _row(role: str, of: Function | Class, why: str) -> Row:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.paths import Paths
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.reach import MODELS, PARTS, Reading
 from lmp.codebase.roles.words import says, split
 
 
@@ -60,7 +60,11 @@ def stepping(reading: Reading) -> frozenset[Function]:
 
     def steps(loop: Function) -> bool:
         within = (edge for edge in reading.graph.edges[loop] if edge.call is None or edge.call.loop)
-        return loop in itself or any(edge.callee in ends and edge.callee is not loop for edge in within)
+        if loop in itself or any(edge.callee in ends and edge.callee is not loop for edge in within):
+            return True
+        # A model that is handed in is known by its name alone.
+        called = (split(call.written.replace(".", "_")) for call in loop.calls if call.loop)
+        return loop in reading.runs_model and any(words & MODELS and not words & PARTS for words in called)
 
     return frozenset(each for each in decode_loops(reading) if steps(each))
 

@@ -72,7 +72,10 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
     for name, pattern in SIZES.items():
         wanted = re.compile(rf"(?:base_)?(?:{pattern})", re.IGNORECASE)
         found = [
-            row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+            row
+            for row in settings
+            if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+            and is_of_model(row, settings)
         ]
         # A model's own setting before a layer's, the file with most settings first, and of equals a number.
         found.sort(
@@ -111,6 +114,17 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
             yield [code(name), f"none found (searched: {searched})", UNKNOWN]
 
 
+def is_of_model(row: Row, settings: Sequence[Row]) -> bool:
+    """A block is a whole sequence where sizes of a model stand beside it, and else a part of one."""
+    if not row.symbol.endswith("block_size"):
+        return True
+    owner = row.symbol.rpartition(".")[0]
+    beside = (
+        each for each in settings if each.place.file == row.place.file and each.symbol.rpartition(".")[0] == owner
+    )
+    return any(re.search("n_layer|n_embd|vocab_size|hidden_size|num_layers", each.symbol) for each in beside)
+
+
 CONSTRUCTED = {
     "hidden_size": "dim",
     "num_layers": "depth",
@@ -142,15 +156,22 @@ def _constructor(study: Study, name: str, pattern: str) -> tuple[str, list[Inlin
     return default, sentence("default of ", code(symbol, 60), " at ", pointer(place), *more, *others)
 
 
+_LITERAL = r"""\s*(-?[\d.e_]+|"[^"]*"|'[^']*'|True|False)"""
 _OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
 """Classes whose settings are those of a whole model."""
 
 
 def setting_value(study: Study, row: Row) -> str:
-    """The default of a setting; of a key in a file what stands behind it."""
-    if row.why or row.role != "config file":
+    """The default of a setting; of a key in a file what stands behind it; of an attribute what it is set to."""
+    if row.why:
         return row.why
     line = study.base.lines(row.place.file)[row.place.line - 1]
+    if row.role != "config file":
+        name = re.escape(row.symbol.rpartition(".")[2])
+        literal = re.match(
+            rf"\s*self\.{name}\s*(?::[^=]+)?=\s*(-?[\d.e_]+|\"[^\"]*\"|'[^']*'|True|False)\s*(?:#.*)?$", line
+        )
+        return literal[1] if literal else ""
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 
 
