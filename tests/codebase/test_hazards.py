@@ -130,3 +130,20 @@ def drain(items):
 """
     found = {each for each in hazards(tmp_path, text) if each[0] in ("cut", "skipped")}
     assert found == {("cut", 6), ("skipped", 9)}
+
+
+def test_a_folder_that_is_there(tmp_path: Path) -> None:
+    # Line 3 is in a try, so that nobody meets its error; line 5 deletes what is there. Line 6 ends with an error. The
+    # folder of line 7 is the function's own, and line 9 makes one that is not there.
+    text = """def run(folder, other, tmp_dir):
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        shutil.rmtree(folder)
+    os.mkdir(other)
+    shutil.rmtree(tmp_dir)
+    if not os.path.exists("kept"):
+        os.mkdir("kept")
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("existing", "deletes")}
+    assert found == {("deletes", 5), ("existing", 6)}

@@ -454,7 +454,7 @@ def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> lis
     what came in from outside."""
     if made.loops:
         of_for(node, made)
-    every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut")]
+    every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut", "existing")]
     if not every:
         return made.hazards
     tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
@@ -465,6 +465,14 @@ def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> lis
     for each in every:
         if each.kind == "cut":
             if any(abs(line - each.line) <= BESIDE for line in says):
+                made.hazards.remove(each)
+            continue
+        if each.kind == "existing":
+            path = each.text.partition("(")[2].rstrip(")")
+            # It was asked for, or deleted, right before.
+            gone = [one.text for one in made.hazards if one.kind in GONE and 0 < each.line - one.line <= NEXT]
+            tried = any(one.body[0].lineno <= each.line < one.handlers[0].lineno for one in tries if one.handlers)
+            if tried or any(path and path in text for text in gone):
                 made.hazards.remove(each)
             continue
         name = each.text.partition("[")[0]
@@ -485,6 +493,7 @@ def _is_unpacked(name: str, node: ast.AST) -> bool:
     )
 
 
+GONE, NEXT = ("kept", "deletes"), 2
 BESIDE = 5
 """Lines between a message and what it tells of."""
 CUT = re.compile(r"(?i)truncat|(?<!exe)\bcut\b|exceed|longer than|clip")
@@ -604,6 +613,8 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     kinds = [kind for kind, form in FORMS.items() if form.search(written[:SEARCHED])]
     if name in (*PROGRAMS, "subprocess.Popen"):
         kinds.append("program")
+    elif name == "shutil.rmtree" and not re.search("(?i)te?mp", written):
+        kinds.append("deletes")
     elif name == "torch.load" and "weights_only" not in written:
         kinds.append("pickle")
     elif name == "torch.multinomial" and "generator" not in written:

@@ -104,6 +104,7 @@ HazardKind = Literal[
     "compiles",
     "cut",
     "default",
+    "deletes",
     "download",
     "draw",
     "existing",
