@@ -7,6 +7,7 @@ from pathlib import Path
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.spine import decode_loops, stepping
 from lmp.codebase.rows import every_row
 
 
@@ -340,3 +341,71 @@ class Scheduler:
 def test_a_package_that_trains_and_serves_orders_samples_and_requests(tmp_path: Path) -> None:
     found = {symbol for _, symbol in rows(tmp_path, {"tiny/run.py": TRAINS_AND_SERVES}, "scheduler")}
     assert found >= {"microbatched", "build_dataloader", "Scheduler.add_request", "Scheduler.schedule"}
+
+
+BEAMS = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Layer(nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.layers = nn.ModuleList([Layer() for _ in range(4)])
+
+    def forward(self, ids):
+        chunk_begin = 0
+        while chunk_begin < len(ids):
+            chunk_size = min(self.config.chunk, len(ids) - chunk_begin)
+            out = self.run(ids[chunk_begin : chunk_begin + chunk_size])
+            chunk_begin += chunk_size
+        return out
+
+    def run(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        logits = self.head(x)
+        return logits
+
+
+class Generator:
+    def __init__(self, config):
+        self.model = Model(config)
+
+    def step(self, ids, banned=()):
+        logits = self.model(ids)
+        for each in banned:
+            logits[:, each] = -1
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+    def beam_search(self, ids, beams=1):
+        if beams == 1:
+            return self.step(ids)
+        while len(ids) < 10:
+            logits = self.model(ids)
+            ids = torch.multinomial(torch.softmax(logits, -1), 1)
+        return ids
+
+    def simple(self, prompts):
+        for i in range(16):
+            prompts = self.step(prompts)
+        return prompts
+"""
+
+
+def test_the_loop_is_the_one_that_repeats_the_step(tmp_path: Path) -> None:
+    # `step` has a loop without a call; `beam_search` returns what one step gives, with its default; `run` goes over
+    # layers, which is no batch; `forward` takes chunk after chunk of the prompt.
+    found = rows(tmp_path, {"gen.py": BEAMS}, "scheduler")
+    assert ("chunking", "Model.forward") in found
+    assert not {"Model.run", "Generator.step"} & {symbol for _, symbol in found}
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert next(each.name for each in decode_loops(reading)) == "simple"
+    assert {each.name for each in stepping(reading)} >= {"simple", "beam_search"}
+    assert "run" not in {each.name for each in stepping(reading)}

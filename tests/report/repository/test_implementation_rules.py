@@ -122,3 +122,39 @@ def test_what_has_no_kernel_says_so_once(report: Reported) -> None:
 
 def test_the_review_finds_nothing(report: Reported) -> None:
     assert [finding.message for finding in report.review.findings] == []
+
+
+def test_layers_on_several_devices(tmp_path: Path) -> None:
+    # Line 2 is given a map of devices, and line 7 hands one on. No call of a collective stands here.
+    text = """class Net:
+    def __init__(self, device_map):
+        self.devices = device_map
+
+
+def load(name):
+    return AutoModel.from_pretrained(name, device_map="auto")
+"""
+    found = implementation(written(tmp_path / "net", {"net/load.py": text})).section("7.1 Parallelism Strategy")
+    assert "- **Layers on several devices:** where they are asked for, at `net/load.py:2`, `net/load.py:7`." in found
+
+
+def test_the_longest_sequence(tmp_path: Path) -> None:
+    # A block beside no size of a model is a part of a sequence. The check refuses what is longer than the limit.
+    config = """class Net:
+    def check(self, length):
+        if length > self.max_length:
+            raise ValueError("too long")
+"""
+    press = """from dataclasses import dataclass
+
+
+@dataclass
+class PressConfig:
+    block_size: int = 128
+"""
+    root = written(tmp_path / "net", {"net/config.py": config, "net/press.py": press})
+    found = implementation(root)
+    assert "block_size" not in found.section("3.1 Model Configuration")
+    answer = found.section("Q: What is the maximum supported sequence length?")
+    assert "`length > self.max_length` is refused at `net/config.py:4`" in answer
+    assert "block_size" not in answer

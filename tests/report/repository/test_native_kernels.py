@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from small_repository import Reported, implementation, written
 
-from lmp.report.repository.kernel_work import LOAD, STORE, accesses
+from lmp.report.repository.kernel_work import LANGUAGES, LOAD, STORE, SUMS, accesses
 
 FILES = {
     "ops/scale.cu": """#define TILE 1024
@@ -54,7 +55,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Reported:
 def test_accesses_are_subscripts_of_pointers_to_global_memory() -> None:
     # Loads, counted by hand: the cast of x + 4, that of &x[n], x[0], y[n] += and y[2]++, x[n] ==, y[0], *x, p[0][1].
     # Stores: the cast of y + n, *local, y[n] +=, y[2]++, and end[0]. An address, n * x and shared memory are none.
-    found = accesses(
+    found, _ = accesses(
         """vec(const float* __restrict__ x, float *y, int n, float* const* p) {
   __shared__ float tile[32];
   const float4 v = *reinterpret_cast<const float4*>(x + 4);
@@ -75,8 +76,32 @@ def test_accesses_are_subscripts_of_pointers_to_global_memory() -> None:
 
 
 def test_a_kernel_that_hands_its_pointers_on_accesses_nothing_itself() -> None:
-    assert not accesses("outer(const float* x, float* y) { inner(x, y); }")
-    assert not accesses("none(int n) { int y[2]; y[0] = n; }")
+    assert accesses("outer(const float* x, float* y) { inner(x, y); }") == ({}, False)
+    assert accesses("none(int n) { int y[2]; y[0] = n; }") == ({}, False)
+
+
+def test_a_pointer_that_moves_is_read_once() -> None:
+    # The casts of addresses access nothing; *a++ reads, *b++ = stores, and *c reads. The view's own methods may too.
+    found = accesses(
+        """norm(half* x, half* w, half* out) {
+  half2* a = (half2*) &x[4];
+  half2* b = (half2*) &out[4];
+  View view(w, 4, 4);
+  half* c = view.item_ptr(0, 0);
+  half2 m = *a++;
+  *b++ = m;
+  half n = *c; c += 4;
+}"""
+    )
+    assert found == ({LOAD: 2, STORE: 1}, True)
+
+
+def test_a_product_that_is_not_fed_back_sums_nothing() -> None:
+    # x is another x in threadIdx.x; l is not what the second fma is added to.
+    sums = re.compile(LANGUAGES["cuda"][SUMS])
+    assert sums.search("acc = fma(m, m, acc);")
+    assert not sums.search("l = __hfma2(l, c, ls);")
+    assert not sums.search("int x = (blockIdx.x * 32 + threadIdx.x) * 2;")
 
 
 def test_memory_by_kernel(report: Reported) -> None:

@@ -11,7 +11,7 @@ from lmp.codebase.facts import Place
 from lmp.report.document.parts import Code
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pitfalls import refusal_of
-from lmp.report.repository.statements import Condition, conditions
+from lmp.report.repository.statements import Condition, Refusal, conditions, refusal
 
 SOURCE = textwrap.dedent(
     """\
@@ -72,6 +72,20 @@ def test_the_conditions_of_a_statement(line: int, expected: list[Condition]) -> 
 
 def test_what_the_last_branch_refuses_is_what_no_test_takes() -> None:
     own = Condition(("kind == 'a'", "kind == 'b'"), holds=False)
-    told = refusal_of(own, "ValueError")
+    told = refusal_of(own, asserts=False)
     words = "".join(each.text if isinstance(each, Code) else str(each) for each in told)
     assert words == "anything but kind == 'a', kind == 'b' is refused"
+
+
+class _Native:
+    def text(self, file: str) -> str:
+        return 'void run(Tensor x)\n{\n    TORCH_CHECK(x.dim() == 2,\n        "x is no matrix");\n    MY_CHECK(x);\n}\n'
+
+
+def test_what_a_macro_checks_must_hold_and_its_message_is_told() -> None:
+    # The message stands on the second line of the check; the other macro's text stands at its definition.
+    first = refusal(cast(CodeBase, _Native()), Place("a.cpp", 3))
+    assert first == Refusal("TORCH_CHECK", "x is no matrix", asserts=True)
+    assert first.words == "x is no matrix"
+    second = refusal(cast(CodeBase, _Native()), Place("a.cpp", 5))
+    assert (second.of, second.words) == ("the error of ", "MY_CHECK")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
@@ -103,36 +104,123 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
     if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
         _add(inside, "any value", node, source.written(test))
     leaves = node.body[-1]
-    if isinstance(leaves, ast.Continue):
+    told = (each for each in node.body[:-1] if not _is_quiet(source, each))
+    if isinstance(leaves, ast.Continue) and not any(told):
         _add(inside, "skipped", node, tested)
     ready = isinstance(leaves, ast.Return) and leaves.value is None and READY.fullmatch(tested)
-    if ready or (THERE.search(tested) and not isinstance(leaves, ast.Raise)):
+    if ready or (THERE.search(tested) and not _tells_inputs_apart(source, node, inside)):
         _add(inside, "kept", node, tested)
 
 
+MAKES_FILE = re.compile(
+    r"save|dump|write|mkdir|makedirs|download|create|copy|rmtree|remove|unlink|rename|touch|load_state|restore"
+)
+
+
+def _tells_inputs_apart(source: Source, node: ast.If, inside: Function) -> bool:
+    """Whether a path that is given is tested for what kind of input it is, and nothing is made or left undone for it:
+    that decides nothing for a later run."""
+    given = any(isinstance(one, ast.Name) and one.id in inside.params for one in ast.walk(node.test))
+    if not given or isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
+        return isinstance(node.body[-1], ast.Raise)
+    every = (one for stmt in (*node.body, *node.orelse) for one in ast.walk(stmt))
+    return not any(isinstance(one, ast.Call) and MAKES_FILE.search(source.written(one.func)) for one in every)
+
+
 def of_choice(source: Source, node: ast.If, inside: Function) -> None:
-    """Of texts that a value is compared with one after the other, what no branch names takes the last one silently."""
+    """Of texts that a value is compared with one after the other, what no branch names takes the last one silently. A
+    last branch that reads the value is for any other: a path beside the names."""
+    subject, branches, rest = _compared(source, node)
+    every = [one for stmt in rest for one in ast.walk(stmt)]
+    ends = any(isinstance(one, ast.Raise | ast.Assert) for one in every)
+    reads = any(isinstance(one, ast.Name | ast.Attribute) and source.written(one) == subject for one in every)
+    said = any(each.kind == "other value" and each.text == subject for each in inside.hazards)
+    if rest and len(branches) > 1 and not (ends or reads or said) and inside.qualname:
+        _add(inside, "other value", node, subject)
+
+
+def _compared(source: Source, node: ast.If) -> tuple[str, list[list[ast.stmt]], list[ast.stmt]]:
+    """What is compared with texts in each test of a chain, the bodies of its branches, and what stands in its else."""
     subjects: list[str] = []
+    branches: list[list[ast.stmt]] = []
     each: ast.If | None = node
     rest: list[ast.stmt] = []
     while each is not None:
         test = each.test
         if not (isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.In)):
-            return
+            return "", [], []
         equal = isinstance(test.ops[0], ast.Eq)
         texts, of = (test.comparators[0], test.left)
         if not equal and isinstance(test.left, ast.Constant):
             texts, of = test.left, test.comparators[0]
         listed = texts.elts if isinstance(texts, ast.List | ast.Tuple | ast.Set) else [texts]
         if not all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in listed):
-            return
+            return "", [], []
         subjects.append(source.written(of))
+        branches.append(each.body)
         rest = each.orelse
         each = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
-    ends = [one for stmt in rest for one in ast.walk(stmt) if isinstance(one, ast.Raise | ast.Assert)]
-    said = any(each.kind == "other value" and each.text == subjects[0] for each in inside.hazards)
-    if rest and len(subjects) > 1 and len(set(subjects)) == 1 and not (ends or said) and inside.qualname:
-        _add(inside, "other value", node, subjects[0])
+    return (subjects[0], branches, rest) if len(set(subjects)) == 1 else ("", [], [])
+
+
+def of_no_branch(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """Names that only the branches of such a chain set, which has no last one, and that are read behind it."""
+    ifs = [each for each in _own(node) if isinstance(each, ast.If)]
+    names = [each for each in _own(node) if isinstance(each, ast.Name)] if ifs else []
+    # What is assigned is there behind the whole statement.
+    assigned = [each for each in _own(node) if isinstance(each, ast.Assign)] if ifs else []
+    sets_at = {one: each.end_lineno or 0 for each in assigned for target in each.targets for one in ast.walk(target)}
+    known: set[ast.AST] = set()
+    for each in ifs:
+        subject, branches, rest = _compared(source, each)
+        if len(branches) < 2 or rest or each in known:
+            continue
+        known.update(ast.walk(each))
+        end = each.end_lineno or each.lineno
+        sets = [{one.id for one in names if isinstance(one.ctx, ast.Store) and _in(one, body)} for body in branches]
+        stored = [one for one in names if isinstance(one.ctx, ast.Store)]
+        before = {one.id for one in stored if one.lineno < each.lineno}
+        asked = [one for one in ifs if subject in source.written(one.test)]
+        named = isinstance(each.test, ast.Compare) and not isinstance(each.test.left, ast.Constant)
+        if not named or any(one.lineno < each.lineno for one in asked):
+            # Other values may have left before.
+            continue
+        read = {
+            one.id
+            for one in names
+            if one.lineno > end
+            and isinstance(one.ctx, ast.Load)
+            and not any(_in(one, if_.body) for if_ in asked)
+            and not any(other.id == one.id and end < sets_at.get(other, other.lineno) < one.lineno for other in stored)
+        }
+        if set.intersection(*sets) & read - before - made.params.keys():
+            _add(made, "no branch", each, subject)
+
+
+def _in(node: ast.expr, body: list[ast.stmt]) -> bool:
+    return body[0].lineno <= node.lineno <= (body[-1].end_lineno or node.lineno)
+
+
+def of_late_check(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """A check of an index that stands behind its use in the same block: the use ends with an error of its own."""
+    blocks = (getattr(each, "body", None) for each in (node, *_own(node)))
+    for block in (each for each in blocks if isinstance(each, list)):
+        for number, each in enumerate(block):
+            test = each.test if isinstance(each, ast.If) and isinstance(each.body[0], ast.Raise) else None
+            if not isinstance(test, ast.Compare):
+                continue
+            limit = test.comparators[0]
+            if not (isinstance(limit, ast.Call) and source.dotted(limit.func) == "len" and limit.args):
+                continue
+            use = f"{source.written(limit.args[0])}[{source.written(test.left)}]"
+            for before in reversed(block[:number]):
+                targets = [before.target] if isinstance(before, ast.AugAssign) else getattr(before, "targets", [])
+                if any(isinstance(one, ast.Subscript) and source.written(one) == use for one in ast.walk(before)):
+                    made.hazards = [one for one in made.hazards if one.line != each.body[0].lineno]
+                    _add(made, "late check", before, use)
+                    break
+                if source.written(test.left) in map(source.written, targets):
+                    break
 
 
 def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, inside: Function) -> None:
@@ -235,11 +323,26 @@ def of_while(source: Source, node: ast.While, inside: Function) -> None:
     """A loop without a limit, and one whose first error ends it."""
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
-    _add(inside, "waits", node, f"while {source.written(node.test)}")
+    # One that goes on until it is done waits for nothing.
+    called = {
+        one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func)
+        for one in (node, *_own(node))
+        if isinstance(one, ast.Call)
+    }
+    if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in _own(node)):
+        _add(inside, "waits", node, f"while {source.written(node.test)}")
     if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
 
 
+WAITING = frozenset(
+    (
+        *("accept", "acquire", "empty", "get", "get_nowait", "is_alive", "is_set", "join", "poll", "post", "read"),
+        *("readline", "recv", "recv_multipart", "recv_pyobj", "recv_string", "request", "result", "select", "sleep"),
+        "wait",
+    )
+)
+"""Methods of what another thread, process or machine has to bring about."""
 STEPS = re.compile(r"range\(.*(?:len|seq|tokens|shape)")
 
 
@@ -272,18 +375,106 @@ def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None
             _add(made, "unbound", read, read.id)
 
 
+MAKES_TENSOR = re.compile(
+    r"(?:torch\.)?(?:[A-Z][a-z]*)?[Tt]ensor$|torch\.(?:zeros|ones|full|arange|empty|randint)$|(?:np|numpy)\."
+)
+ON_DEVICE = re.compile(r"device|cuda")
+
+
+class _Host:
+    """Which names of a function hold what was made on the CPU, and did not leave it."""
+
+    def __init__(self, source: Source, node: ast.AST) -> None:
+        self._source = source
+        self._values: dict[str, list[ast.expr]] = {}
+        # Of what comes from outside, or from a loop, it is not known.
+        loops = [one for each in ast.walk(node) if isinstance(each, ast.For) for one in ast.walk(each.target)]
+        given = [each.arg for each in ast.walk(node) if isinstance(each, ast.arg)]
+        self._known = dict.fromkeys([*given, *(one.id for one in loops if isinstance(one, ast.Name))], False)
+        for each in ast.walk(node):
+            if isinstance(each, ast.Assign):
+                for target in each.targets:
+                    several = target.elts if isinstance(target, ast.Tuple) else [target]
+                    for one in several:
+                        if isinstance(one, ast.Name):
+                            self._values.setdefault(one.id, []).append(each.value)
+            elif isinstance(each, ast.Call) and source.written(each.func).endswith(".append") and each.args:
+                self._values.setdefault(source.written(each.func).removesuffix(".append"), []).append(each.args[0])
+
+    def __call__(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            if node.id not in self._known:
+                # What is made of itself is where it was before.
+                self._known[node.id] = node.id in self._values
+                self._known[node.id] = node.id in self._values and all(map(self, self._values[node.id]))
+            return self._known[node.id]
+        if isinstance(node, ast.Subscript | ast.Attribute):
+            return self(node.value)
+        if isinstance(node, ast.List):
+            return all(map(self, node.elts))
+        if not isinstance(node, ast.Call) or ON_DEVICE.search(self._source.written(node)):
+            return False
+        name = self._source.dotted(node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "numpy"):
+            return True
+        if name in ("torch.cat", "torch.stack") and node.args:
+            return self(node.args[0])
+        return bool(MAKES_TENSOR.match(name)) or (isinstance(node.func, ast.Attribute) and self(node.func.value))
+
+
+def of_read_back(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+    """The first value that a loop reads from a tensor, where it is not known to be on the CPU; and whether the way of
+    the loop depends on it."""
+    loops = [each for each in _own(node) if isinstance(each, ast.For | ast.While)] if made.loops else []
+    host = None
+    for loop in loops:
+        tests = [each.test for each in (loop, *_own(loop)) if isinstance(each, ast.If | ast.While | ast.Assert)]
+        decides = {one for test in tests for one in ast.walk(test)}
+        # What a loop runs over is read once.
+        inside = [loop.test] if isinstance(loop, ast.While) else []
+        for each in (one for part in (*inside, *loop.body) for one in (part, *_own(part))):
+            if not (isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)):
+                continue
+            host = host or _Host(source, node)
+            if each.func.attr in ("item", "tolist") and not each.args and not host(each.func.value):
+                _add(made, "sync decides" if each in decides else "sync", each, source.written(each))
+                return
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function or loop, without the functions that it defines."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own(child)
+
+
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
     """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
     what came in from outside."""
     if made.loops:
         of_for(node, made)
-    every = [each for each in made.hazards if each.kind in ("first only", "unguarded")]
+    every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut", "existing")]
     if not every:
         return made.hazards
     tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
     names = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     taken = Counter(each.text for each in every)
+    # Of a cut that a message beside it tells, the caller hears.
+    says = [each.line for each in made.hazards if each.kind in ("falls back", "leaves") and CUT.search(each.text)]
     for each in every:
+        if each.kind == "cut":
+            if any(abs(line - each.line) <= BESIDE for line in says):
+                made.hazards.remove(each)
+            continue
+        if each.kind == "existing":
+            path = each.text.partition("(")[2].rstrip(")")
+            # It was asked for, or deleted, right before.
+            gone = [one.text for one in made.hazards if one.kind in GONE and 0 < each.line - one.line <= NEXT]
+            tried = any(one.body[0].lineno <= each.line < one.handlers[0].lineno for one in tries if one.handlers)
+            if tried or any(path and path in text for text in gone):
+                made.hazards.remove(each)
+            continue
         name = each.text.partition("[")[0]
         guarded = any(one.lineno <= each.line <= (one.end_lineno or 0) for one in tries)
         others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, node))
@@ -300,6 +491,12 @@ def _is_unpacked(name: str, node: ast.AST) -> bool:
         if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
         for each in assign.targets
     )
+
+
+GONE, NEXT = ("kept", "deletes"), 2
+BESIDE = 5
+"""Lines between a message and what it tells of."""
+CUT = re.compile(r"(?i)truncat|(?<!exe)\bcut\b|exceed|longer than|clip")
 
 
 class _Names:
@@ -416,6 +613,8 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     kinds = [kind for kind, form in FORMS.items() if form.search(written[:SEARCHED])]
     if name in (*PROGRAMS, "subprocess.Popen"):
         kinds.append("program")
+    elif name == "shutil.rmtree" and not re.search("(?i)te?mp", written):
+        kinds.append("deletes")
     elif name == "torch.load" and "weights_only" not in written:
         kinds.append("pickle")
     elif name == "torch.multinomial" and "generator" not in written:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from lmp.codebase.cpp_text import Code
+from lmp.codebase.cpp_text import Code, without_comments
 from lmp.codebase.facts import Definition
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, Function, Hazard, settle
 
@@ -91,9 +91,11 @@ ALIAS = re.compile(
     r"\busing\s+(\w+)\s*=\s*(?:std::\w+\s*<\s*)?(?:const\s+)?(?:struct\s+|class\s+)?([A-Za-z_]\w*)"
     r"|\btypedef\s+(?:const\s+)?(?:struct\s+|class\s+)?(?P<of>\w+)\s*\*?\s*(?P<name>\w+)\s*;"
 )
-ASSERT = re.compile(r"\b(?:[A-Z_]*ASSERT|assert|[A-Z_]*CHECK(?:_[A-Z]+)?)\s*\(")
+ASSERT = re.compile(r"\b(?:[A-Z_]*ASSERT|assert|[A-Z_]*CHECK(?:_[A-Z]+)?)\s*\((?!\s*(?:false|0)\s*[,)])")
+"""What must hold: a check of ``false`` is an error that is raised, and asks for nothing."""
 LOOP = re.compile(r"\b(?:for|while)\s*\(")
 MOST_CALLS = 4_000
+LONGEST = 160
 
 
 def file_graph(file: str, code: Code, found: Iterable[Definition]) -> FileGraph:
@@ -111,7 +113,7 @@ def file_graph(file: str, code: Code, found: Iterable[Definition]) -> FileGraph:
             graph.every_class.append(made)
             graph.classes.setdefault(each.name, made)
         else:
-            functions.append(_function(each, file, bare, starts))
+            functions.append(_function(each, file, code, bare, starts))
     for one in functions:
         around = one.qualname.rpartition(".")[0]
         if around in classes:
@@ -131,12 +133,21 @@ def file_graph(file: str, code: Code, found: Iterable[Definition]) -> FileGraph:
     return graph
 
 
+def check(code: Code, line: int) -> str:
+    """The first check of a line as it stands, with its message, on one line; empty where there is none."""
+    if line > len(code.starts):
+        return ""
+    found = ASSERT.search(code.bare, code.starts[line - 1], [*code.starts[line : line + 1], len(code.text)][0])
+    end = code.closing(found.end() - 1) if found else -1
+    return without_comments(code.text[found.start() : end + 1]) if found else ""
+
+
 def _span(start: int, end: int, starts: Sequence[int], length: int) -> tuple[int, int]:
     last = starts[end] if end < len(starts) else length
     return starts[min(start, len(starts)) - 1], last
 
 
-def _function(each: Definition, file: str, bare: str, starts: Sequence[int]) -> Function:
+def _function(each: Definition, file: str, code: Code, bare: str, starts: Sequence[int]) -> Function:
     made = Function(each.name, each.qualname, file, each.place.line, each.end, native=True)
     first, last = _span(each.place.line, each.end, starts, len(bare))
     opening = bare.find("{", first, last)
@@ -149,9 +160,8 @@ def _function(each: Definition, file: str, bare: str, starts: Sequence[int]) -> 
     loops = [match.start() for match in LOOP.finditer(bare, opening, last)]
     made.loops = len(loops)
     for match in ASSERT.finditer(bare, opening, last):
-        end = bare.find("\n", match.end())
         at_line = each.place.line + bare.count("\n", first, match.start())
-        made.hazards.append(Hazard("assert", at_line, bare[match.start() : end].strip()[:160]))
+        made.hazards.append(Hazard("assert", at_line, check(code, at_line)[:LONGEST]))
     made.endless = bool(re.search(r"\bwhile\s*\(|for\s*\(\s*;\s*;", bare[opening:last]))
     line, at = each.place.line, first
     receivers: set[str] = set()

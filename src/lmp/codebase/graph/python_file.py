@@ -266,6 +266,8 @@ class _Reader:
         for each in node.decorator_list:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
+        for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check):
+            of(self.source, node, made)
         made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 

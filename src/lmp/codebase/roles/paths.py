@@ -387,14 +387,30 @@ class Paths:
             steps = (edge for edge in edges if edge.callee in reach and edge.how not in ("process", "constructor"))
             within = any(edge.call is not None and edge.call.loop for edge in steps)
             run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
-            if run and (within or (each in ends and each.loops)):
+            # A loop without a call in it, as over tokens that are ruled out, repeats nothing.
+            repeats = each in ends and each.loops and any(call.loop for call in each.calls)
+            if run and (within or repeats):
                 order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
         found = sorted(order, key=order.__getitem__)
         # A step with loops inside, which its own object repeats for ever, is not the loop.
         of = found[0].owner if found else None
         above = {edge.caller for edge in self.reading.graph.callers.get(found[0], ())} if of is not None else set()
         outer = [each for each in found if each.endless and each.owner is of and each in above]
-        return list(dict.fromkeys((*outer, *found)))
+        found = list(dict.fromkeys((*outer, *found)))
+        # What returns the step that another of them repeats stands for that step: beam search, where there are beams.
+        calls = self.reading.graph.edges
+        every = {each: {step.callee for step in calls[each] if step.call and step.call.loop} for each in found}
+
+        def stands_for_step(each: Function) -> bool:
+            returned = self._returned(each)
+            return any(not returned.isdisjoint(repeated) for by, repeated in every.items() if by is not each)
+
+        return sorted(found, key=stands_for_step)
+
+    def _returned(self, function: Function) -> set[Function]:
+        """The functions whose result it returns as it is."""
+        called = {chain[-2] for chain in function.returns if len(chain) > 1 and isinstance(chain[-1], Applied)}
+        return {edge.callee for edge in self.reading.graph.edges[function] if edge.callee.name in called}
 
     def _makers(self, method: Function) -> set[Function]:
         made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None

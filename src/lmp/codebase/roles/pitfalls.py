@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.hazards import LIMITS, LOCAL
+from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL
 from lmp.codebase.graph.records import Class, Function, Hazard
 from lmp.codebase.modules import module_parts
 from lmp.codebase.roles.configuration import configuration_rows
@@ -27,6 +27,8 @@ PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
 OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
+OF_RUN = ("sync", "sync decides")
+"""What costs a user time only where it takes part in a run."""
 MOST = 50
 MOST_OF_ONE = 8
 """Causes of one function that are named with it."""
@@ -156,7 +158,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         of_place: dict[tuple[Place, str], list[Hazard]] = {}
         for hazard in (*function.hazards, *_of_graph(reading, function)):
             of_settings = hazard.kind not in OF_SETTINGS or _names_one(hazard.text, settings)
-            if of_settings and (hazard.kind != "sync" or running) and _counts(reading, function, hazard):
+            if of_settings and (hazard.kind not in OF_RUN or running) and _counts(reading, function, hazard):
                 cause, of = Place(function.file, hazard.line), function if function.qualname else None
                 of_place.setdefault(_named(of or _around(reading, cause), cause, hazard), []).append(hazard)
         for (where, symbol), hazards in of_place.items():
@@ -191,8 +193,14 @@ def _named(of: Function | Class | None, at: Place, hazard: Hazard) -> tuple[Plac
 
 
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
+    if reading.is_dead(function):
+        return False
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
+    if hazard.kind == "download":
+        # A function of the code base may have the name of a library's.
+        own = (edge for edge in reading.graph.edges.get(function, ()) if edge.line == hazard.line)
+        return not any(edge.callee.name in FETCHES for edge in own)
     if hazard.kind == "unguarded":
         return _runs_in_thread(reading, function)
     if hazard.kind == "cut":
@@ -250,9 +258,6 @@ def _names_one(text: str, settings: AbstractSet[str]) -> bool:
 def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
     """A coroutine that is made in a condition and never awaited, an argument that a call below does not get, and what
     an object does not have."""
-    read_back = next((each for each in function.calls if each.loop and each.name in ("item", "tolist")), None)
-    if read_back is not None:
-        yield Hazard("sync", read_back.line, f"{read_back.written}()")
     read = {*function.reads, *(name for inner in function.inner.values() for name in inner.reads)}
     unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
@@ -378,6 +383,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         if told == MOST_PACKAGES or any(map(BROUGHT.fullmatch, asked)) or any(requires[each] for each in named):
             continue
         told += 1
+        asked = (name, IMPORTED_AS.get(plain, name))
         effect = "The import ends with a ModuleNotFoundError: " + (
             f"{named[0]} is installed with an extra alone." if named else "no file of the build names the package."
         )
@@ -388,7 +394,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 cause,
                 "The package is installed as its files say, and this file is imported.",
                 effect,
-                f"Install {named[0] if named else name}.",
+                f"Install {named[0] if named else asked[-1]}.",
                 f"import {name}",
                 -AT_PACKAGE,
             )

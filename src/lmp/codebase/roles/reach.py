@@ -90,6 +90,16 @@ class Reading:
         return role == "source" or (role == "vendored" and _tree(file) in self.own_trees and not _aside(file))
 
     @cached_property
+    def _named_calls(self) -> frozenset[str]:
+        graphs = self.facts.graphs.values()
+        called = {call.name for graph in graphs for each in graph.functions for call in each.calls}
+        return frozenset(called | {target for graph in graphs for target, _ in graph.bindings.values()})
+
+    def is_dead(self, function: Function) -> bool:
+        """A function of C++ that no call and no binding names: what it checks nobody meets."""
+        return function.native and function.owner is None and function.name not in self._named_calls
+
+    @cached_property
     def shelves(self) -> set[str]:
         """Folders of models that stand in for one another: many files with a module of attention each."""
         files: dict[str, set[str]] = {}

@@ -10,7 +10,7 @@ from lmp.codebase.graph.records import ITEM, MANY, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
-from lmp.codebase.roles.spine import decode_loops
+from lmp.codebase.roles.spine import decode_loops, stepping
 from lmp.codebase.roles.words import says, split
 
 ROLES = (
@@ -60,6 +60,8 @@ JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset([
 PADS, ENDED = frozenset(["pad", "padded", "padding"]), re.compile("done|finish|complete|eos|end(?:s|ed)?$")
 HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", "size", "depth"])
 """How a place of a semaphore is taken and freed, and words of how long a queue is."""
+BOUNDS = frozenset(["begin", "start", "end", "size", "len", "length", "offset"])
+"""Words of where a chunk begins, and how far it goes."""
 MAKES_LOADER = re.compile(r"_*(?:get|make|build|create|set_?up)_(?:\w+_)?data_?loaders?$")
 MICRO = re.compile("micro_?batch|split_batch")
 """How a function is named that makes what gives batches of samples, and one that cuts a batch into smaller ones."""
@@ -172,7 +174,7 @@ def _static(reading: Reading) -> Iterator[Row]:
     steps = [each for each in reading.trains if any(call.loop and call.name in operators.TRAINS for call in each.calls)]
     loops = [
         each
-        for each in dict.fromkeys((*decode_loops(reading), *steps))
+        for each in dict.fromkeys((*(one for one in decode_loops(reading) if one in stepping(reading)), *steps))
         if not reading.is_beside(each.file)
         and "valid" not in each.name
         # One that trains on a batch as it comes orders nothing.
@@ -221,6 +223,7 @@ def _orders(reading: Reading, loops: set[Function]) -> Iterator[Row]:
 def _limits(reading: Reading) -> Iterator[Row]:
     """What cuts the work into batches or chunks, and what limits or counts the requests in flight."""
     draws = reading.reaching(reading.samples)
+    models = {*reading.runs_model, *([reading.model] if reading.model is not None else [])}
     for function in reading.functions:
         if function.native or not function.qualname or reading.is_beside(function.file):
             continue
@@ -235,11 +238,14 @@ def _limits(reading: Reading) -> Iterator[Row]:
             for word in split(str(chain[-1]))
         }
         runs = function in reading.attending or any(call.loop and call.name in CALLED for call in function.calls)
+        bounds = {word for name in function.reads if "chunk" in split(name) for word in split(name) & BOUNDS}
         sizes = {word for name in function.reads & function.params.keys() for word in split(name)}
         if "chunk" in steps and runs:
             # Of a loop that decodes, only the cutting is meant.
             at = Place(function.file, steps["chunk"] if function in draws else function.line)
             yield Row("scheduler", "chunking", function.qualname, at, "steps by a chunk")
+        elif len(bounds) > 1 and runs and (function.name in CALLED or _repeated(reading, function) & models):
+            yield _row("chunking", function, "its loop takes chunk after chunk")
         elif "batch" in steps:
             yield _row("batch", function, "steps by a batch")
         elif (
@@ -253,6 +259,11 @@ def _limits(reading: Reading) -> Iterator[Row]:
             yield _row("admission", function, "a semaphore limits what is in flight")
         elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
             yield _row("queue", function, "tells or compares how many requests wait")
+
+
+def _repeated(reading: Reading, function: Function) -> set[Function]:
+    """What its loops call."""
+    return {edge.callee for edge in reading.graph.edges[function] if edge.call is not None and edge.call.loop}
 
 
 def _row(role: str, of: Function | Class, why: str) -> Row:
@@ -318,8 +329,10 @@ def _data(reading: Reading) -> Iterator[Row]:
 
 
 def _shrinks(function: Function) -> set[str]:
-    """Attributes that a method replaces by a part of themselves: those of a batch from which what has ended goes."""
-    sets = function.owner.attributes.items() if function.owner is not None else ()
+    """Attributes that a method replaces by the part of themselves that it is told: those of a batch from which what has
+    ended goes. What is given nothing drops the same of each."""
+    told = function.owner is not None and function.params.keys() - {"self"}
+    sets = function.owner.attributes.items() if function.owner is not None and told else ()
     return {name for name, each in sets if (function, ("self", name, ITEM)) in each}
 
 

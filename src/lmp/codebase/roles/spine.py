@@ -8,7 +8,7 @@ from functools import lru_cache
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.paths import Paths
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.reach import MODELS, PARTS, Reading
 from lmp.codebase.roles.words import says, split
 
 
@@ -48,6 +48,25 @@ def decode_loops(reading: Reading) -> tuple[Function, ...]:
     paths = paths_of(reading)
     reach = reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends})
     return tuple(paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling))
+
+
+@lru_cache(maxsize=1)
+def stepping(reading: Reading) -> frozenset[Function]:
+    """Those of them that draw or train, or whose loop calls what leads to a draw, to logits, to the whole model or to a
+    step of training. A loop over layers, or over tuned sizes, calls none of them."""
+    model = [reading.model] if reading.model is not None else []
+    ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains, *model])
+    itself = {*reading.samples, *reading.trains}
+
+    def steps(loop: Function) -> bool:
+        within = (edge for edge in reading.graph.edges[loop] if edge.call is None or edge.call.loop)
+        if loop in itself or any(edge.callee in ends and edge.callee is not loop for edge in within):
+            return True
+        # A model that is handed in is known by its name alone.
+        called = (split(call.written.replace(".", "_")) for call in loop.calls if call.loop)
+        return loop in reading.runs_model and any(words & MODELS and not words & PARTS for words in called)
+
+    return frozenset(each for each in decode_loops(reading) if steps(each))
 
 
 def _callees(reading: Reading, function: Function) -> set[Function]:

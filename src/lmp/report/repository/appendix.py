@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
 from lmp.report.document.parts import Code, Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.pieces import code, counted, is_symbol, joined, plural, pointer, sentence, tally
+from lmp.report.repository.pieces import OF_SYSTEM, code, counted, is_symbol, joined, plural, pointer, sentence, tally
 from lmp.report.repository.signs import NoteKind
 from lmp.report.repository.statements import local_values
 from lmp.report.repository.study import Study
@@ -58,6 +58,8 @@ def _variable(read: EnvRead) -> Line:
 def _default(study: Study, read: EnvRead) -> Line:
     if read.default is not None:
         return _settled(read)
+    if read.name in OF_SYSTEM:
+        return "set by the operating system"
     if must_be_set(study, read):
         return "none: must be set"
     place = study.base.environment_set.get(read.name)
@@ -76,6 +78,7 @@ def must_be_set(study: Study, read: EnvRead) -> bool:
     """``os.environ["X"]`` raises where it is not set, unless the same function asks first, or the code sets it."""
     if (
         read.default is not None
+        or read.name in OF_SYSTEM
         or read.name in study.base.environment_set
         or re.fullmatch(r"(os\.)?environ(\[.*\])?", read.via) is None
     ):

@@ -28,7 +28,6 @@ from lmp.report.repository.pieces import (
     sentence,
 )
 from lmp.report.repository.pitfalls import refused_at
-from lmp.report.repository.statements import refusal
 from lmp.report.repository.study import Study
 
 SIZES = {
@@ -73,7 +72,10 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
     for name, pattern in SIZES.items():
         wanted = re.compile(rf"(?:base_)?(?:{pattern})", re.IGNORECASE)
         found = [
-            row for row in settings if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+            row
+            for row in settings
+            if wanted.fullmatch(row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
+            and is_of_model(row, settings)
         ]
         # A model's own setting before a layer's, the file with most settings first, and of equals a number.
         found.sort(
@@ -112,6 +114,17 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
             yield [code(name), f"none found (searched: {searched})", UNKNOWN]
 
 
+def is_of_model(row: Row, settings: Sequence[Row]) -> bool:
+    """A block is a whole sequence where sizes of a model stand beside it, and else a part of one."""
+    if not row.symbol.endswith("block_size"):
+        return True
+    owner = row.symbol.rpartition(".")[0]
+    beside = (
+        each for each in settings if each.place.file == row.place.file and each.symbol.rpartition(".")[0] == owner
+    )
+    return any(re.search("n_layer|n_embd|vocab_size|hidden_size|num_layers", each.symbol) for each in beside)
+
+
 CONSTRUCTED = {
     "hidden_size": "dim",
     "num_layers": "depth",
@@ -143,15 +156,22 @@ def _constructor(study: Study, name: str, pattern: str) -> tuple[str, list[Inlin
     return default, sentence("default of ", code(symbol, 60), " at ", pointer(place), *more, *others)
 
 
+_LITERAL = r"""\s*(-?[\d.e_]+|"[^"]*"|'[^']*'|True|False)"""
 _OF_MODEL = re.compile(r"(?i)model|transformer|decoder|gpt|args\b|^\w*config\.\w+$")
 """Classes whose settings are those of a whole model."""
 
 
 def setting_value(study: Study, row: Row) -> str:
-    """The default of a setting; of a key in a file what stands behind it."""
-    if row.why or row.role != "config file":
+    """The default of a setting; of a key in a file what stands behind it; of an attribute what it is set to."""
+    if row.why:
         return row.why
     line = study.base.lines(row.place.file)[row.place.line - 1]
+    if row.role != "config file":
+        name = re.escape(row.symbol.rpartition(".")[2])
+        literal = re.match(
+            rf"\s*self\.{name}\s*(?::[^=]+)?=\s*(-?[\d.e_]+|\"[^\"]*\"|'[^']*'|True|False)\s*(?:#.*)?$", line
+        )
+        return literal[1] if literal else ""
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 
 
@@ -222,7 +242,7 @@ def _constraints(study: Study) -> Iterator[Line]:
         (function, hazard)
         for function in study.reading.functions
         for hazard in function.hazards
-        if hazard.kind in ("assert", "raise") and not ASIDE.search(function.file)
+        if hazard.kind in ("assert", "raise") and not (ASIDE.search(function.file) or study.reading.is_dead(function))
     ]
     for title, patterns in (
         (
@@ -237,7 +257,7 @@ def _constraints(study: Study) -> Iterator[Line]:
             if re.search(patterns[hazard.kind], hazard.text)
         }
         shown = [
-            [*refused_at(study, place, hazard.text, refusal(study.base, place)[0])[1], " in ", pointer(place)]
+            [*refused_at(study, place, hazard.text)[1], " in ", pointer(place)]
             for function, hazard in list(reversed(kept.values()))[:6]
             for place in [Place(function.file, hazard.line)]
         ]

@@ -28,6 +28,7 @@ from lmp.report.document.quoting import quoted_code
 from lmp.report.repository.appendix import kernel_row
 from lmp.report.repository.configured import UNKNOWN, configuration
 from lmp.report.repository.header import address, commit
+from lmp.report.repository.modules import PARTS
 from lmp.report.repository.nest import OPERATORS, fence, is_helper
 from lmp.report.repository.overview import drawn_parts, execution, frameworks, problem, rest, tldr
 from lmp.report.repository.parallel import collectives, overlap, strategies
@@ -51,7 +52,10 @@ from lmp.report.repository.study import Component, Study
 from lmp.report.repository.workflows import anchor
 
 SHOWN, ROWS = 12, 40
-COMPONENTS = ("runtime loop", "scheduler", "KV cache", "sampling", "attention", "attention backend", "operator")
+COMPONENTS = (
+    *("runtime loop", "scheduler", "batching", "KV cache", "sampling"),
+    *("attention", "attention backend", "operator"),
+)
 
 
 def implementation(study: Study) -> Document:
@@ -485,7 +489,7 @@ def _files(study: Study) -> Block:
     ranked = sorted(by_file.items(), key=lambda item: (-len(item[1]), item[0]))[:20]
     rows: list[Sequence[Line]] = []
     for file, found in ranked:
-        parts = Counter(row.section.replace("_", " ") for row in found)
+        parts = Counter(PARTS.get(row.section, row.section).replace("_", " ") for row in found)
         purpose = joined([[f"{name} (", *plural(number, "place"), ")"] for name, number in parts.most_common()])
         best = list(dict.fromkeys((row.place, row.symbol) for row in found))[:3]
         rows.append([Code(file), purpose, joined([pointer(place, symbol) for place, symbol in best])])

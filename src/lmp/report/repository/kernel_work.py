@@ -17,9 +17,11 @@ PRODUCT, EXCHANGE, BARRIER = "products on tensor cores", "exchanges between regi
 ATOMIC, SUMS = "atomic updates", "running sums"
 _SUM = (
     r"(?<![\w.])(?!\w*(?:ptr|off|idx|stride))(?P<sum>\w+)(?:\[\])* *"
-    r"(?:\+=|=(?!=)(?=[^;\n]*\b(?P=sum)\b)(?=[^;\n]*\+))(?![^;\n]*stride)[^;\n]*\*"
+    r"(?:\+=|=(?!=)(?=[^;\n]*(?<![\w.])(?P=sum)\b)(?=[^;\n]*\+))(?![^;\n]*stride)[^;\n]*\*"
 )
 """``acc += a * b`` and ``acc = d * acc + a``, where subscripts and loads are emptied; a pointer moves by strides."""
+_FMA = r"(?P<to>\w+(?:\[\])*)\s*=\s*(?:__)?h?fma\w*\([^;]*,\s*(?P=to)\s*\)"
+"""``acc = fma(a, b, acc)``: what is not fed back sums nothing."""
 LANGUAGES = {
     "triton": {
         LOAD: r"\btl\.load\(|\.load\(",
@@ -33,7 +35,7 @@ LANGUAGES = {
         LOAD: r"\b__ldg\(|\bcp_async\w*|\bcp\.async\w*|\.(?:cast_)?load\(|\btma_load\w*",
         STORE: r"\.(?:cast_)?store\(|\btma_store\w*",
         ATOMIC: r"\batomic\w+\(",
-        SUMS: rf"\b(?:__)?h?fma\w*\(|{_SUM}",
+        SUMS: rf"{_FMA}|{_SUM}",
         SHARED: r"\b__shared__\b|\bldmatrix\w*",
         PRODUCT: r"\bmma_\w+|\bwmma\b|\bwgmma\w*|\bmma\.sync\b|\bmma\(",
         EXCHANGE: r"\b__shfl\w*\(|\bwarp_reduce\w*",
@@ -43,7 +45,7 @@ LANGUAGES = {
         SHARED: r"\bthreadgroup\b",
         ATOMIC: r"\batomic_fetch_\w+\(",
         PRODUCT: r"\bsimdgroup_multiply\w*\(",
-        SUMS: rf"\bfma\(|{_SUM}",
+        SUMS: rf"{_FMA}|{_SUM}",
         EXCHANGE: r"\bsimd_\w+",
         BARRIER: r"\bthreadgroup_barrier\b",
     },
@@ -85,6 +87,8 @@ class Work:
     """How often each stands in the kernel's lines."""
     called: frozenset[str] = frozenset()
     """What stands in the functions that it calls."""
+    hands_on: bool = False
+    """It gives pointers to global memory to objects, whose methods load and store too."""
 
     @property
     def does(self) -> set[str]:
@@ -95,12 +99,16 @@ def work_of(base: CodeBase, kernel: Kernel) -> Work:
     """Counted on the kernel's own lines; of what it calls it is only told what is done there."""
     text = _bare(base, kernel, kernel.place, kernel.end)
     found = _counted(kernel, text)
+    hands_on = False
     if kernel.language in SEARCHED:
-        found.update(accesses(text))
+        counted, hands_on = accesses(text)
+        found.update(counted)
     order = dict.fromkeys([LOAD, STORE, *LANGUAGES.get(kernel.language, ())])
     called = [each for each in _called(base, kernel, text) if each.place != kernel.place]
     done = [_counted(kernel, _bare(base, kernel, each.place, each.end)) for each in called]
-    return Work({name: found[name] for name in order if found[name]}, frozenset(n for each in done for n in +each))
+    return Work(
+        {name: found[name] for name in order if found[name]}, frozenset(n for each in done for n in +each), hands_on
+    )
 
 
 def _bare(base: CodeBase, kernel: Kernel, place: Place, end: int) -> str:
@@ -114,7 +122,7 @@ def _counted(kernel: Kernel, text: str) -> Counter[str]:
     patterns = LANGUAGES.get(kernel.language, {})
     found = Counter({name: len(re.findall(pattern, text)) for name, pattern in patterns.items()})
     emptied = re.sub(r"\[[^\[\]]*\]|(?<=load)\([^()]*\)", "[]", text)
-    found[SUMS] = len(re.findall(patterns[SUMS], emptied)) if SUMS in patterns else 0
+    found[SUMS] = len(list(re.finditer(patterns[SUMS], emptied))) if SUMS in patterns else 0
     return found
 
 
@@ -136,8 +144,9 @@ def _called(base: CodeBase, kernel: Kernel, text: str) -> Iterator[Definition]:
             waiting += [_bare(base, kernel, each.place, each.end) for each in here]
 
 
-def accesses(text: str) -> Counter[str]:
-    """Loads and stores by a subscript of a pointer to global memory: a parameter, or a local pointer made of one.
+def accesses(text: str) -> tuple[Counter[str], bool]:
+    """Loads and stores by a subscript or a dereference of a pointer to global memory: a parameter, or a local pointer
+    made of one; and whether objects are made of such pointers, whose methods load and store too.
 
     ``text`` begins on the line of the kernel's name and has no comments.
     """
@@ -145,12 +154,17 @@ def accesses(text: str) -> Counter[str]:
     opening = text.find("(")
     closing = code.closing(opening) if opening >= 0 else -1
     if closing < 0:
-        return Counter()
+        return Counter(), False
     given = [each for each in code.arguments(opening + 1, closing) if re.search(r"\*|\[\]|Accessor", each)]
     names = {match[1] for each in given if "threadgroup" not in each and (match := _NAMED.search(each))}
     body = text[closing + 1 :]
+    views = {
+        made[1]
+        for made in _OBJECT.finditer(body)
+        if any(re.search(rf"(?<![\w.]){name}\b(?!\s*\[)", made[2]) for name in names)
+    }
     for local in _DECLARED.finditer(body):
-        if any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names):
+        if any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names | views):
             names.add(local["name"])
     found: Counter[str] = Counter()
     inner = Code(body)
@@ -166,8 +180,14 @@ def accesses(text: str) -> Counter[str]:
         if bool(match["address"]) == bool(match["subscript"]) and _is_prefix(body, match.start() + 1, "*"):
             bracket = body.find("(", match.start(), match.end())
             end = inner.closing(bracket) if bracket > 0 else match.end() - 1
-            found.update(_access(body, end + 1))
-    return found
+            # In *p++ the pointer moves, and not what it points to.
+            moves = re.match(r"\s*(?:\+\+|--)", body[end + 1 :]) if bracket < 0 else None
+            found.update(_access(body, end + 1 + (moves.end() if moves else 0)))
+    return found, bool(views)
+
+
+_OBJECT = re.compile(r"\b[A-Za-z_]\w*(?:<[^;(){}]*>)?\s+([A-Za-z_]\w*)\s*[({]([^;(){}]*)[)}]\s*;")
+"""``View view(pointer, rows, columns);``"""
 
 
 _CAST = r"(?:reinterpret_cast\s*<[^;()]*>\s*|\(\s*(?:const\s+)?[\w:]+(?:\s+const)?\s*\*\s*\)\s*)"
@@ -178,6 +198,9 @@ def _is_prefix(body: str, at: int, operator: str) -> bool:
     before = body[:at].rstrip()
     if not before.endswith(operator) or before.endswith("&&"):
         return False
+    if re.search(r"\*\s*\)$", before[:-1].rstrip()):
+        # Behind a cast to a pointer.
+        return True
     return re.search(r"(?<!\breturn)(?<=[\w)\]])$", before[:-1].rstrip()) is None
 
 

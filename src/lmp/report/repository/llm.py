@@ -18,6 +18,10 @@ LIBRARIES = (
     "flash_attn",
     "flashinfer",
     "xformers",
+    "ctranslate2",
+    "llama_cpp",
+    "tensorrt_llm",
+    "exllamav2",
     "tiktoken",
     "sentencepiece",
 )

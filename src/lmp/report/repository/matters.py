@@ -75,6 +75,8 @@ def lines(study: Study, matter: Matter) -> list[Line]:
         if BY_NAME.match(row.why):
             named.setdefault(row.why.rpartition("of ")[2] if "of " in row.why else "", []).append(row)
     bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
+    if bullets and "queue" in matter.roles and not study.queues_requests:
+        bullets.insert(0, sentence(Bold(matter.title), ": no queue of requests was found; of batches:"))
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
     for owner, rows in list(named.items())[:MOST_GROUPS]:
         what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["by their names"]
@@ -101,7 +103,7 @@ def _bullet(study: Study, matter: Matter, row: Row) -> Line:
 
 
 def _controls(study: Study, matter: Matter) -> list[list[Inline]]:
-    if not matter.control:
+    if not matter.control or (matter.section == "scheduler" and not study.queues_requests):
         return []
     wanted = re.compile(matter.control, re.IGNORECASE)
     found: dict[str, tuple[str, Place]] = {}

@@ -80,7 +80,7 @@ LEAST = 2
 """Places of a part of a run from which it is what a folder has."""
 PARTS = {
     "kv_cache": "KV cache",
-    "scheduler": "scheduler",
+    "scheduler": "scheduling and batches",
     "sampling": "sampling",
     "attention": "attention",
 }

@@ -9,6 +9,7 @@ from lmp.codebase.facts import Place
 from lmp.report.document.parts import Bullets, Inline, Line, Mermaid, Node, Paragraph, Section
 from lmp.report.repository.header import metadata
 from lmp.report.repository.pieces import (
+    OF_SYSTEM,
     code,
     count,
     counted,
@@ -41,9 +42,10 @@ FRAMEWORKS = {
     "numba": "Numba",
     "tinygrad": "tinygrad",
     "onnxruntime": "ONNX Runtime",
+    "ctranslate2": "CTranslate2",
     "tensorrt": "TensorRT",
 }
-CORE = ("runtime loop", "scheduler", "KV cache", "sampling")
+CORE = ("runtime loop", "scheduler", "batching", "KV cache", "sampling")
 SESSIONS = r"\.disable_(?:eager_execution|v2_behavior)\b"
 """What switches TensorFlow back to graphs."""
 COMPILED = (
@@ -52,8 +54,6 @@ COMPILED = (
     ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
 )
 MOST_COMPILED = 3
-OF_SYSTEM = frozenset(["PATH", "HOME", "USER", "SHELL", "TMPDIR", "LD_LIBRARY_PATH", "CI", "TERM"])
-"""Environment variables that are there for every program."""
 BY_ITSELF = {
     "torch": "PyTorch runs eagerly what is not compiled",
     "mlx": "MLX is lazy: it records operators and runs them where a value is needed",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Call
 from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.words import split
 from lmp.report.document.parts import Bold, Line
 from lmp.report.repository.pieces import joined, pointer, sentence
 from lmp.report.repository.study import Study
@@ -32,6 +33,8 @@ STRATEGIES = (
 """Names that torch and the libraries beside it give to each strategy."""
 STREAMS = re.compile(r"^(?:Stream|wait_stream|record_stream|cudaStreamCreate\w*|cudaMemcpyAsync|stream)$")
 SHOWN = 4
+YES = (" Yes, at ", " where they are asked for, at ")
+"""What stands before the places of a strategy that is there."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,42 @@ def strategies(reading: Reading) -> Iterator[Line]:
             inside = {function.qualname for function in reading.attending}
             places = [each.place for each in reduced if each.inside in inside]
         if places:
-            yield sentence(Bold(f"{title}:"), " Yes, at ", joined([pointer(place) for place in places[:SHOWN]]), ".")
+            yield sentence(Bold(f"{title}:"), YES[0], joined([pointer(place) for place in places[:SHOWN]]), ".")
         elif title == "Tensor Parallelism" and reduced:
             # A sum over GPUs that no call of a model leads to may be of gradients, of measures or of a warm-up.
             candidates = joined([pointer(each.place) for each in reduced[:SHOWN]])
             yield sentence(Bold(f"{title}:"), " not determined, candidates: ", candidates, ".")
         else:
             yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers and collectives).")
+    placed = _placed(reading)
+    if placed:
+        yield sentence(Bold("Layers on several devices:"), YES[1], joined(list(map(pointer, placed[:SHOWN]))), ".")
+
+
+PLACED = re.compile(r"(?:\w+_)?(?:device_map|gpu_split|tensor_split|multi_gpu|layer_devices|layers?_to_devices?)")
+"""Names of what says which device has which layer."""
+PLACES = frozenset(["infer_auto_device_map", "dispatch_model"])
+
+
+def _placed(reading: Reading) -> list[Place]:
+    """Where layers are put on devices: by a map that is kept, taken or handed on, or by a device chosen in a loop."""
+    found: dict[Place, None] = {}
+    chosen: set[Place] = set()
+    for of in reading.classes:
+        if {"device", "map"} <= split(of.name) and not reading.is_beside(of.file):
+            found[Place(of.file, of.line)] = None
+        found.update({Place(of.file, line): None for name, line in of.lines.items() if PLACED.fullmatch(name)})
+    for function in reading.functions:
+        if reading.is_beside(function.file) or function.native:
+            continue
+        if any(map(PLACED.fullmatch, function.params)):
+            found[Place(function.file, function.line)] = None
+        for call in function.calls:
+            by_map = call.name in PLACES or any(PLACED.fullmatch(name) for name, _ in call.keywords)
+            if by_map or (call.loop and call.written == "tf.device"):
+                found[Place(function.file, call.line)] = None
+                chosen |= {Place(function.file, call.line)} if not by_map else set()
+    return sorted(found, key=lambda place: place not in chosen)
 
 
 def overlap(study: Study) -> Iterator[Line]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from lmp.codebase.facts import Kernel, Place
+from lmp.codebase.facts import Kernel, Launch, Place
 from lmp.report.document.parts import (
     Block,
     Bold,
@@ -17,6 +18,7 @@ from lmp.report.document.parts import (
 )
 from lmp.report.repository.configured import UNKNOWN
 from lmp.report.repository.kernel_work import ATOMIC, LOAD, PRODUCT, STORE, SUMS, Work, hierarchy, work_of
+from lmp.report.repository.nest import Step
 from lmp.report.repository.pieces import (
     ASIDE,
     code,
@@ -35,6 +37,13 @@ WAITS = frozenset(
 """Calls after which the host, or a stream, has waited for a device."""
 TAKES = frozenset(["item", "cpu", "tolist", "barrier"])
 """Those that have other uses too."""
+HOW = {
+    **dict.fromkeys(["item", "cpu", "tolist"], " where the tensor is on a device"),
+    **dict.fromkeys(["wait_stream", "wait_event", "cudaStreamWaitEvent"], " of a stream, while the host goes on"),
+}
+"""What is to be said of a wait: which of them the host takes part in."""
+SESSION = re.compile(r"(?:^|[._])sess(?:ion)?\.run$")
+"""A graph is run, and its results are fetched."""
 
 
 def performance(study: Study) -> Section:
@@ -44,8 +53,11 @@ def performance(study: Study) -> Section:
         memory: list[Line] = []
         for kernel, work in [each for each in worked if each[1].counts][:SHOWN]:
             counts = joined([f"{name} {number}" for name, number in work.counts.items()])
-            memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts))
-        access = [hierarchy(worked), Bullets(memory, "loads, stores and shared arrays in kernels' own lines")]
+            more = ", and what objects do that it gives its pointers to: not counted" if work.hands_on else ""
+            memory.append(sentence(pointer(kernel.place, kernel.name), ": ", counts, more))
+        words = "Counted is what stands in kernels' own lines, each place once: of branches all, of loops one turn."
+        searched = "loads, stores and shared arrays in kernels' own lines"
+        access = [hierarchy(worked), Paragraph(words), Bullets(memory, searched)]
         timeline = _timeline(study)
     else:
         access = [Paragraph("No kernel of its own: memory is accessed by the operators of other packages.")]
@@ -102,11 +114,15 @@ def _synchronization(study: Study) -> Line:
         waits: dict[str, list[Place]] = {}
         for function in functions:
             for call in function.calls if not ASIDE.search(function.file) else ():
-                if call.name in names:
-                    waits.setdefault(call.name, []).append(Place(function.file, call.line))
+                if call.name in names or SESSION.search(call.written):
+                    name = call.name if call.name in names else call.written
+                    waits.setdefault(name, []).append(Place(function.file, call.line))
         most = sorted(waits.items(), key=lambda item: -len(item[1]))[:6]
         if most:
-            told = [sentence(code(n, 30), " at ", *plural(len(at), "place"), ", as ", pointer(at[0])) for n, at in most]
+            told = [
+                sentence(code(n, 30), HOW.get(n, ""), " at ", *plural(len(at), "place"), ", as ", pointer(at[0]))
+                for n, at in most
+            ]
             return sentence(title, where, joined(told, "; "), ".")
     return sentence(title, " none found (searched: calls that wait for a device).")
 
@@ -117,25 +133,29 @@ def some(found: Sequence[Inline]) -> list[Inline]:
 
 
 def _timeline(study: Study) -> list[Block]:
-    """Launches in the order of the drawn nests, on the line of the host and of the device."""
+    """Launches in the order of the drawn nests, on the line of the host and of the device. Where calls found no room
+    in them, launches may be missing, and there is no timeline."""
+    missing = sum(nest.left_out for _, nest in study.nests)
+    launched = [each for _, nest in study.nests for each in _launching(nest.steps, ())]
     pieces: list[Inline] = []
-    number = 0
-    for _, nest in study.nests:
-        for step in nest.every():
-            if step.launch is not None and number < SHOWN:
-                number += 1
-                grid = f" on grid {' '.join(step.launch.grid.split())}"[:50] if step.launch.grid else ""
-                pieces += [
-                    f"host   {number:2} launches from {step.launch.inside}  # "[:70],
-                    pointer(step.launch.place),
-                    "\n",
-                ]
-                pieces += [f"device {number:2}    runs {step.launch.kernel}{grid}"[:98], "\n"]
+    before: set[Place] = set()
+    for number, (launch, around) in enumerate([] if missing else launched[:SHOWN], 1):
+        # What stands in an else does not run together with what stood in its if.
+        other = any(Place(each.place.file, each.other[0]) in before for each in around)
+        before |= {each.place for each in around}
+        grid = f" on grid {' '.join(launch.grid.split())}"[:50] if launch.grid else ""
+        pieces += [f"host   {number:2} launches from {launch.inside}  # "[:70], pointer(launch.place), "\n"]
+        runs = f"or {number - 1}, in another branch: runs" if other else "   runs"
+        pieces += [f"device {number:2} {runs} {launch.kernel}{grid}"[:98], "\n"]
     blocks: list[Block] = [Fence(pieces, "text")] if pieces else []
     elsewhere = [each for each in study.base.facts.launches if study.base.is_own(each.place.file)]
     words: Line
     if pieces:
         words = "In the order of the lines: of several branches one is taken."
+    elif launched:
+        places = some([pointer(launch.place) for launch, _ in launched])
+        apart = sentence("not determined, as ", *plural(missing, "call"), " of the loop found no room in the drawing")
+        words = sentence("The order is ", apart, "; launches that are drawn: ", *places, ".")
     elif elsewhere:
         # A launch through a variable does not have the kernel's name.
         places = some([pointer(each.place) for each in elsewhere])
@@ -148,3 +168,12 @@ def _timeline(study: Study) -> list[Block]:
         Paragraph(words),
         Paragraph(f"How the blocks of a kernel spread over SMs, and how long each takes, {UNKNOWN}."),
     ]
+
+
+def _launching(steps: Iterable[Step], around: tuple[Step, ...]) -> Iterator[tuple[Launch, tuple[Step, ...]]]:
+    """The launches of a nest in its order, each with the loops and branches around it."""
+    for step in steps:
+        within = (*around, *step.around)
+        if step.launch is not None:
+            yield step.launch, within
+        yield from _launching(step.inside, within)

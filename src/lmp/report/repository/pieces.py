@@ -33,6 +33,16 @@ _EMPHASIS = re.compile(
 )
 _MEASURE = re.compile(r"\d\s?(?:%|[kMGT]?B\b|m?s\b|[kMGT]?FLOP|params)|\b(?:TODO|TBD|FIXME|XXX)\b")
 
+OF_SYSTEM = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "CI", "TERM"),
+        *("COLUMNS", "DISPLAY", "LANG", "EDITOR", "APPDATA", "LOCALAPPDATA", "USERPROFILE", "USERNAME", "ComSpec"),
+        *("SystemRoot", "SYSTEMROOT", "WINDIR", "PROGRAMFILES", "ProgramFiles", "ProgramFiles(x86)", "ProgramW6432"),
+        "ProgramData",
+    )
+)
+"""Environment variables that an operating system sets for every program: no settings of a code base."""
+
 
 def code(text: str, width: int = 90) -> Code:
     """An excerpt of code, cut to ``width``. What would be read as a pointer or a placeholder of ours is kept

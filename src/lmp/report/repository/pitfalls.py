@@ -60,27 +60,37 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
     """What else the same function does goes with it."""
     if not more:
         return first
-    also = [sentence(code(each.written, 70), " at ", pointer(each.cause), f" ({_short(study, each)})") for each in more]
+    also = [
+        sentence(code(each.written, 70), " at ", pointer(each.cause), " (", *_short(study, each), ")") for each in more
+    ]
     return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
 
 
-def _short(study: Study, each: Pitfall) -> str:
-    error, _ = refusal(study.base, each.cause)
-    if error:
-        return "must hold" if error == "AssertionError" else "is refused"
-    return f"{_within(each.effect)}; fix: {_within(each.fix)}"
+def _short(study: Study, each: Pitfall) -> list[Inline]:
+    refused = refusal(study.base, each.cause)
+    if refused.error:
+        around = conditions(study.base, each.cause)
+        words = "must hold" if refused.asserts else "is refused"
+        return [words, *_where_it_counts(around if refused.asserts else around[:-1])]
+    return [_within(each.effect), *_branches(study, each), f"; fix: {_within(each.fix)}"]
+
+
+def _branches(study: Study, each: Pitfall) -> list[Inline]:
+    """The branches around one whose own condition is what is told of it."""
+    around = conditions(study.base, each.cause)
+    return _where_it_counts(around[:-1]) if around and around[-1].tests == (each.written,) else []
 
 
 _NARROWS = re.compile(r"(?P<what>[\w.\[\]]+) is not None|isinstance\(.*")
 
 
 def _is_met(study: Study, each: Pitfall) -> bool:
-    error, message = refusal(study.base, each.cause)
-    if error != "AssertionError":
+    refused = refusal(study.base, each.cause)
+    if refused.error != "AssertionError":
         return True
     narrowed = _NARROWS.fullmatch(each.written)
     given = _parameters(study, each)
-    return bool(message) if each.written in ("False", "0") else narrowed is None or narrowed["what"] in given
+    return bool(refused.message) if each.written in ("False", "0") else narrowed is None or narrowed["what"] in given
 
 
 def _guarded(study: Study, handler: Place) -> str:
@@ -106,47 +116,49 @@ def _told(study: Study, each: Pitfall) -> Telling:
     # A variable of the environment may be read by the name of a constant.
     stands = re.search(rf"(?<!\w){re.escape(symbol.rpartition('.')[2])}(?!\w)", near)
     where = [pointer(each.place, symbol) if stands else pointer(each.place), *at, ": "]
-    error, message = refusal(study.base, each.cause)
-    if not error:
+    end = refusal(study.base, each.cause)
+    if not end.error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""
         around: list[Inline] = [" around ", code(guarded, 70)] if guarded else []
+        around += _branches(study, each)
         what = sentence(*where, code(each.written, 90), *around, ". ", each.effect)
         return Telling(
             each, f"{each.written}: {_within(each.effect)}", _item(what, _within(each.trigger), _within(each.fix))
         )
-    words = f"{error}: {message}" if message else error
-    own, refused = refused_at(study, each.cause, each.written, error)
+    words = end.words
+    own, refused = refused_at(study, each.cause, each.written)
     asked = [
         name
         for name in _parameters(study, each)
         if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", test) for test in own.tests)
     ]
     owner = code(each.symbol.rpartition(".")[2], 40)
-    wanted = own.holds == (error != "AssertionError")
+    wanted = own.holds != end.asserts
     condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
     given: list[Inline] = ["call ", owner, " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
     fix = sentence(*(given if asked else ["before ", owner, " is called see to it that "]), condition)
     effect = "".join(piece.text if isinstance(piece, Code) else str(piece) for piece in refused)
     return Telling(
         each,
-        f"{effect}, else {words}" if error == "AssertionError" else f"{effect}, with {words}",
-        _item(sentence(*where, *refused), sentence("it stops with ", code(words, 110)), fix),
+        f"{effect}, else {words}" if end.asserts else f"{effect}, with {words}",
+        _item(sentence(*where, *refused), sentence("it stops with ", end.of, code(words, 110)), fix),
     )
 
 
-def refused_at(study: Study, place: Place, written: str, error: str) -> tuple[Condition, list[Inline]]:
+def refused_at(study: Study, place: Place, written: str) -> tuple[Condition, list[Inline]]:
     """What the assert or raise at a line refuses, and where that counts; ``written`` is its own condition."""
     around = conditions(study.base, place)
-    own = Condition((written,)) if error == "AssertionError" or not around else around.pop()
-    return own, refusal_of(own, error) + _where_it_counts(around)
+    asserts = refusal(study.base, place).asserts
+    own = Condition((written,)) if asserts or not around else around.pop()
+    return own, refusal_of(own, asserts) + _where_it_counts(around)
 
 
-def refusal_of(own: Condition, error: str) -> list[Inline]:
+def refusal_of(own: Condition, asserts: bool) -> list[Inline]:
     """What a condition says of the values that are taken: ``n > 0`` must hold; anything but ``kind == 'a'`` is
     refused."""
     tests = [code(test, 90) for test in own.tests[:MOST_TESTS]]
     more = [" and more"] if len(own.tests) > len(tests) else []
-    if error == "AssertionError":
+    if asserts:
         return [*tests, " must hold"]
     if own.holds:
         return [*tests, " is refused"]

@@ -13,8 +13,8 @@ from lmp.report.document.parts import (
     Paragraph,
     Section,
 )
-from lmp.report.repository.configured import device_guards, setting_value
-from lmp.report.repository.parallel import strategies
+from lmp.report.repository.configured import device_guards, is_of_model, setting_value
+from lmp.report.repository.parallel import YES, strategies
 from lmp.report.repository.performance import some
 from lmp.report.repository.pieces import (
     ASIDE,
@@ -24,6 +24,7 @@ from lmp.report.repository.pieces import (
     pointer,
     sentence,
 )
+from lmp.report.repository.pitfalls import refused_at
 from lmp.report.repository.study import Study
 
 _LENGTHS = re.compile(
@@ -44,7 +45,9 @@ _DEGREES = re.compile(
 
 def questions(study: Study) -> Iterator[Section]:
     yield _question("How are variable sequence lengths handled?", list(_lengths(study)))
-    yield _question("What is the maximum supported sequence length?", _settings(study, _MOST))
+    yield _question(
+        "What is the maximum supported sequence length?", [*_settings(study, _MOST), *list(_refused(study))[:4]]
+    )
     kernels = {(each.place.file, each.place.line) for each in study.kernels}
     starting = {(each.place.file, each.inside) for each in study.base.facts.launches}
 
@@ -76,7 +79,7 @@ def questions(study: Study) -> Iterator[Section]:
     used: list[list[Inline]] = [
         list(line[:-1])
         for line in strategies(study.reading)
-        if isinstance(line, Sequence) and not isinstance(line, str) and " Yes, at " in line
+        if isinstance(line, Sequence) and not isinstance(line, str) and not set(YES).isdisjoint(map(str, line))
     ]
     yield _question("How is parallelism configured?", [*_settings(study, _DEGREES), *used])
 
@@ -134,9 +137,22 @@ def _lengths(study: Study) -> Iterator[list[Inline]]:
         ]
 
 
+_COMPARED = re.compile(rf"[<>]=?\s*(?:\w+\.)*(?:{_WHOLE}*(?:len|length|embeddings)|n_ctx)\b")
+
+
+def _refused(study: Study) -> Iterator[list[Inline]]:
+    """Refusals of what is longer than a limit."""
+    for function in study.reading.functions:
+        for each in function.hazards if not ASIDE.search(function.file) else ():
+            if each.kind in ("assert", "raise") and _COMPARED.search(each.text):
+                place = Place(function.file, each.line)
+                yield [*refused_at(study, place, each.text)[1], " at ", pointer(place)]
+
+
 def _settings(study: Study, wanted: re.Pattern[str]) -> list[list[Inline]]:
-    found = [row for row in study.ranked("configuration") if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
-    found = [row for row in found if not ASIDE.search(row.place.file)]
+    settings = [row for row in study.ranked("configuration") if not ASIDE.search(row.place.file)]
+    found = [row for row in settings if wanted.fullmatch(row.symbol.replace("-", "_").lstrip("_"))]
+    found = [row for row in found if is_of_model(row, settings)]
     told: list[list[Inline]] = []
     for row in found[:4]:
         value = setting_value(study, row)

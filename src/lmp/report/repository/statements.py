@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import UnionType
 
+from lmp.codebase.cpp_text import Code
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.native_file import check
 from lmp.codebase.source import tree_of
 from lmp.report.repository.code_base import CodeBase
 
@@ -64,16 +67,46 @@ def returned(node: Function) -> list[str]:
     return list(dict.fromkeys(text if isinstance(each, ast.Return) else f"yield {text}" for each, text in given))
 
 
-def refusal(base: CodeBase, place: Place) -> tuple[str, str]:
-    """Of the assert or raise at a line: the name of its error, and its message; empty where it has none."""
+@lru_cache(maxsize=64)
+def _native(base: CodeBase, file: str) -> Code:
+    return Code("" if file.endswith(".py") else base.text(file) or "")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What an assert or raise ends with: the name of its error, or of the macro that checks."""
+
+    error: str = ""
+    message: str = ""
+    asserts: bool = False
+    """Its condition must hold, where that of a raise must not."""
+
+    @property
+    def of(self) -> str:
+        """What stands before the words: a macro has its own error, whose text stands elsewhere."""
+        return "the error of " if self.asserts and self.error != "AssertionError" and not self.message else ""
+
+    @property
+    def words(self) -> str:
+        """What a user reads: of a macro the message alone."""
+        if self.message and self.asserts and self.error != "AssertionError":
+            return self.message
+        return f"{self.error}: {self.message}" if self.message else self.error
+
+
+def refusal(base: CodeBase, place: Place) -> Refusal:
+    """Of the assert, raise or checking macro at a line; empty where there is none."""
+    if checked := check(_native(base, place.file), place.line):
+        said = re.search(r'"((?:[^"\\]|\\.)*)"', checked)
+        return Refusal(checked.partition("(")[0].strip(), said[1] if said else "", asserts=True)
     for node in _statements(base, place.file).get(place.line, ()):
         if isinstance(node, ast.Assert):
-            return "AssertionError", _words(node.msg)
+            return Refusal("AssertionError", _words(node.msg), asserts=True)
         if isinstance(node, ast.Raise) and node.exc is not None:
             made = node.exc
             name = ast.unparse(made.func if isinstance(made, ast.Call) else made)
-            return name, _words(made.args[0]) if isinstance(made, ast.Call) and made.args else ""
-    return "", ""
+            return Refusal(name, _words(made.args[0]) if isinstance(made, ast.Call) and made.args else "")
+    return Refusal()
 
 
 @dataclass(frozen=True)
@@ -96,7 +129,7 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
     waiting: list[tuple[ast.AST, list[Condition]]] = [(each, []) for each in inside]
     while waiting:
         node, around = waiting.pop()
-        if isinstance(node, ast.Assert | ast.Raise) and node.lineno == place.line:
+        if isinstance(node, ast.Assert | ast.Raise | ast.Expr) and node.lineno == place.line:
             before = tuple(ast.unparse(test) for test in left.get(node, ()))
             found = [*around, Condition(before, holds=False)] if before else around
         if isinstance(node, ast.If):

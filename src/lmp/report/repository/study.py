@@ -15,7 +15,7 @@ from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.reach import Reading, Row
-from lmp.codebase.roles.spine import decode_loops, leaves
+from lmp.codebase.roles.spine import decode_loops, leaves, stepping
 from lmp.codebase.rows import PLAYED, every_row, nesting
 from lmp.report.document.parts import Inline
 from lmp.report.document.told import Told
@@ -58,7 +58,7 @@ BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its name|what it handles)")
 """Why a row is one, where only its name, or that of its class, says so."""
 MOST_TARGETS = 8
 """Functions that one call may lead to, to be followed."""
-WHOLE = ("scheduler", "KV cache", "attention")
+WHOLE = ("scheduler", "batching", "KV cache", "attention")
 """Parts that a class plays before one of its methods does."""
 
 
@@ -202,14 +202,9 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first.
-
-        A call of each leads to sampling, logits or a step of training, as far as Python shows it. A loop over layers
-        or tuned sizes is none.
-        """
-        reading = self.reading
-        ends = reading.reaching([*reading.samples, *reading.runs_model, *reading.trains])
-        return [each for each in decode_loops(reading) if each.native or each in ends]
+        """Functions with a loop that runs a model again and again, best first."""
+        loops = decode_loops(self.reading)
+        return [each for each in loops if each.native or each in stepping(self.reading)]
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
@@ -275,6 +270,12 @@ class Study:
     # -- components ----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def queues_requests(self) -> bool:
+        """Whether requests wait and are chosen from. Else batches are all that there is to order."""
+        roles = ("queue", "priority", "preemption", "admission")
+        return any(row.section == "scheduler" and row.role in roles for row in self.rows)
+
+    @cached_property
     def components(self) -> list[Component]:
         """The runtime loop first, then what plays each part best."""
         found: list[Component] = []
@@ -286,7 +287,8 @@ class Study:
             ]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
-            found += self._component(title, played, not held)
+            named_for = "batching" if title == "scheduler" and not self.queues_requests else title
+            found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
             if each.qualname not in named:

@@ -13,6 +13,7 @@ from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragra
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
 from lmp.report.repository.pieces import (
     ASIDE,
+    OF_SYSTEM,
     code,
     counted,
     joined,
@@ -181,6 +182,10 @@ def _env(study: Study) -> list[Line]:
     own = [read for read in reads if study.base.is_own(read.place.file)]
     if not own:
         return ["env vars", *_only_aside(study, [read.place for read in reads])]
+    if OF_SYSTEM.issuperset(read.name for read in own):
+        named = joined([code(each, 50) for each in dict.fromkeys(read.name for read in own)])
+        return ["env vars", _where([read.place for read in own]), sentence("of the operating system alone: ", named)]
+    own = [read for read in own if read.name not in OF_SYSTEM]
     often = Counter(read.name for read in own if read.name)
     beginnings = Counter(name.split("_")[0] for name in often)
     # Those of the repository before those of others, which it only reads; the most read first.

@@ -1,0 +1,149 @@
+"""What single lines of a function may cost: each expectation follows from reading the few lines here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+
+
+def hazards(folder: Path, text: str) -> set[tuple[str, int]]:
+    (folder / "a.py").write_text(text)
+    facts = read_repository(folder, Selection(), lambda at, of, file: None)
+    return {(each.kind, each.line) for one in facts.graphs["a.py"].functions for each in one.hazards}
+
+
+def test_a_tensor_of_the_cpu_is_no_wait(tmp_path: Path) -> None:
+    # Line 6 reads what line 2 made on the CPU and line 4 sorts there. Line 7 reads a parameter, whose place is not
+    # known, and the test needs it. Line 12 reads the name of the loop, and nothing in the loop depends on the value.
+    text = """def beam(probs):
+    order = torch.tensor([3, 1, 2])
+    others = order
+    order, _ = order.sort()
+    for i in range(3):
+        kept.append(order[i].item())
+        if probs[i].item() > 0.5: break
+
+
+def drain(tokens):
+    for token in tokens:
+        token = token.item()
+        out.append(token)
+"""
+    assert {each for each in hazards(tmp_path, text) if "sync" in each[0]} == {("sync decides", 7), ("sync", 12)}
+
+
+def test_what_no_branch_of_a_chain_names(tmp_path: Path) -> None:
+    # Line 2: neither branch sets `opt` for a third name, and line 6 reads it. Line 8: the last branch is a path of the
+    # value's own. Line 14: the last branch takes any other name without reading it.
+    text = """def optimizer(kind):
+    if kind == "adam":
+        opt = adam()
+    elif kind == "sgd":
+        opt = sgd()
+    opt = wrap(opt)
+def restore(source):
+    if source == "latest":
+        path = latest()
+    elif source == "fresh":
+        path = fresh()
+    else:
+        path = join("checkpoints", source)
+    if source == "a":
+        n = 1
+    elif source == "b":
+        n = 2
+    else:
+        n = 3
+    return path, n
+"""
+    found = {each for each in hazards(tmp_path, text) if "branch" in each[0] or "value" in each[0]}
+    assert found == {("no branch", 2), ("other value", 14)}
+
+
+def test_a_check_behind_the_use_never_speaks(tmp_path: Path) -> None:
+    # Line 4 reads the list at the new index, so that an IndexError comes before line 5 is reached. In the other
+    # function the check stands before the use.
+    text = """def fill(sizes, need):
+    while need > 0:
+        index += 1
+        need -= sizes[index]
+        if index >= len(sizes): raise ValueError("too large")
+def take(sizes, index):
+    if index >= len(sizes): raise ValueError("too large")
+    return sizes[index]
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("late check", "raise")}
+    assert found == {("late check", 4), ("raise", 7)}
+
+
+def test_a_loop_that_computes_waits_for_nothing(tmp_path: Path) -> None:
+    # Line 2 ends when its sum is large enough; line 7 asks a queue for what another thread puts there.
+    text = """def nucleus(probs, least):
+    while True:
+        total += probs[n]
+        if total > least: break
+        n += 1
+def serve(inbox):
+    while True:
+        handle(inbox.get())
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "waits"} == {("waits", 7)}
+
+
+def test_a_path_that_is_given_is_no_earlier_run(tmp_path: Path) -> None:
+    # Line 2 tells a folder from a name. Line 6 keeps a file from being made, and line 11 takes a file that an earlier
+    # run may have left.
+    text = """def load(model):
+    if os.path.isdir(model):
+        path = model
+    else:
+        path = find(model)
+    if os.path.exists(model + ".lock"):
+        return path
+    save(path)
+def settings():
+    local = Path("settings.yaml")
+    if local.exists():
+        path = local
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "kept"} == {("kept", 6), ("kept", 11)}
+
+
+def test_a_cut_that_a_message_tells_and_an_item_that_is_worked_on(tmp_path: Path) -> None:
+    # The cut in line 4 is told in line 3, that in line 6 by nobody. Line 9 only goes on; line 11 has done its work.
+    text = """def run(ids, max_length):
+    if len(ids) > max_length:
+        logger.warning("the text was truncated, ignoring the rest")
+        ids = ids[:max_length]
+def other(ids, max_length):
+    return ids[:max_length]
+def drain(items):
+    for item in items:
+        if item.done:
+            continue
+        if item.ready:
+            item.run()
+            continue
+        hand_over(item)
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("cut", "skipped")}
+    assert found == {("cut", 6), ("skipped", 9)}
+
+
+def test_a_folder_that_is_there(tmp_path: Path) -> None:
+    # Line 3 is in a try, so that nobody meets its error; line 5 deletes what is there. Line 6 ends with an error. The
+    # folder of line 7 is the function's own, and line 9 makes one that is not there.
+    text = """def run(folder, other, tmp_dir):
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        shutil.rmtree(folder)
+    os.mkdir(other)
+    shutil.rmtree(tmp_dir)
+    if not os.path.exists("kept"):
+        os.mkdir("kept")
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("existing", "deletes")}
+    assert found == {("deletes", 5), ("existing", 6)}
