@@ -395,3 +395,54 @@ def test_what_is_only_looked_at_is_not_run(tmp_path: Path) -> None:
     found = edges(tmp_path, net=text)
     assert not {edge for edge in found if edge[1] == "A.run"}
     assert {("main", "A.other"), ("run", "A.other")} <= found
+
+
+def test_what_a_mapping_gives_back_is_no_function(tmp_path: Path) -> None:
+    # `rows.map(tokenize)` gives rows: only that call runs the function, not `len(done)`, `keep(done)`, `keep(rows)`.
+    text = (
+        "import datasets\n\ndef tokenize(row):\n    return row\n\ndef keep(rows):\n    return print(rows)\n\n"
+        "def prepare(path):\n    rows = datasets.load(path)\n    done = rows.map(tokenize)\n    keep(done)\n    len(done)\n"
+    )
+    assert edges(tmp_path, m=text) == {("prepare", "tokenize"), ("prepare", "keep")}
+
+
+def test_an_own_record_calls_nothing_of_what_it_is_given(tmp_path: Path) -> None:
+    # A dataclass keeps the class; only an object of another package, or a class that builds on one, calls its methods.
+    text = (
+        "import torch\nfrom dataclasses import dataclass\n\nclass Linear(torch.nn.Module):\n    def extra(self):\n"
+        "        return 1\n\n@dataclass\nclass Parts:\n    up: type\n\nclass Made(torch.nn.Module):\n    pass\n\n"
+        "def spec():\n    return Parts(up=Linear)\n\ndef model():\n    return Made(Linear)\n"
+    )
+    assert edges(tmp_path, m=text) == {("model", "Linear.extra")}
+
+
+def test_a_parameter_called_cls_is_not_the_class_around(tmp_path: Path) -> None:
+    # Only the first parameter of a method is its object or class, and of a static method none.
+    text = (
+        f"{A}\nclass Maker:\n    def __init__(self, cls: type[A]):\n        self.cls = cls\n\n"
+        "    def go(self):\n        self.cls().run()\n        self.make(A, 1)\n\n"
+        "    @staticmethod\n    def make(cls, size):\n        return cls().other()\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert found == {("Maker.go", "A.run"), ("Maker.go", "Maker.make"), ("Maker.make", "A.other")}
+
+
+def test_a_method_is_looked_for_in_what_is_mixed_in_beside_the_class(tmp_path: Path) -> None:
+    text = (
+        "class Base:\n    def go(self):\n        self.patch()\n        self.size.bit()\n\n"
+        "class Mixin:\n    def patch(self):\n        return 1\n\n    @property\n    def size(self):\n        return Size()\n\n"
+        "class Size:\n    def bit(self):\n        return 2\n\nclass Both(Mixin, Base):\n    pass\n"
+    )
+    assert edges(tmp_path, m=text) == {("Base.go", "Mixin.patch"), ("Base.go", "Size.bit")}
+
+
+def test_a_call_by_name_is_neither_the_caller_nor_a_bound_function(tmp_path: Path) -> None:
+    # `self.inner.fold_up()` is of whatever it wraps. `layer.unpack()` is a method that a class of Python has; the
+    # extension's function of that name is called on the extension, and a parameter is no name of it.
+    python = (
+        "import ext\n\nclass Wrap:\n    def fold_up(self):\n        return self.inner.fold_up()\n\n"
+        "class Layer:\n    def unpack(self):\n        return ext.unpack(1)\n\n"
+        "def one(layer, unpack):\n    layer.unpack()\n    unpack()\n"
+    )
+    native = 'int unpack(int a) { return a; }\nPYBIND11_MODULE(ext, m) { m.def("unpack", &unpack, "unpack"); }\n'
+    assert edges(tmp_path, m=python, ext_cu=native) == {("one", "Layer.unpack"), ("Layer.unpack", "unpack")}

@@ -210,7 +210,7 @@ class CallGraph:
                 targets[target] = how
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
-            targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
+            targets = dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
             if not targets and not self._is_external(function, call, values):
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
                 kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
@@ -314,8 +314,7 @@ class CallGraph:
     def _looks_at(self, of: Function, call: Call, number: int, keyword: str, depth: int = 0) -> bool:
         """Whether a function only looks at what a call gives it: it neither calls, keeps nor gives that back, and hands
         it only to what looks at it."""
-        names = [each for each in of.params if not each.startswith("*")]
-        names = names[1:] if of.owner is not None and names[:1] in (["self"], ["cls"]) else names
+        names = of.names
         name = keyword or (names[number] if number < len(names) else "")
         if depth > MOST_LOOKED or name not in names or name in of.locals:
             return False
@@ -360,6 +359,10 @@ class CallGraph:
             for call in function.calls if not function.native else ():
                 if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | LEAVES:
                     continue
+                made = [each.of for each in self.evaluator.values(function, call.callee) if isinstance(each, ClassValue)]
+                if made and not any(map(self._beyond, made)):
+                    # A record of the code base's own keeps what it is given, and calls nothing.
+                    continue
                 # The call itself leads to another package.
                 call = replace(call)
                 values = map(innermost, self.evaluator.values(function, call.given))
@@ -375,10 +378,14 @@ class CallGraph:
                                     yield Edge(function, run, call.line, "inheritance", 1, call)
 
     def _uncalled(self, of: Class) -> Iterator[Function]:
-        if of.bases and len(self.evaluator.bases(of)) < len(of.bases):
+        if self._beyond(of):
             for name, each in of.methods.items():
                 if not name.startswith("_") and not each.decorators and each not in self.callers:
                     yield each
+
+    def _beyond(self, of: Class) -> bool:
+        """Whether a class builds on one of another package."""
+        return len(self.evaluator.bases(of)) < len(of.bases)
 
     # -- by name -------------------------------------------------------------------------------------------------------
 
@@ -388,7 +395,8 @@ class CallGraph:
         chain = call.callee[0]
         if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
             return {}
-        found = [each for each in self.methods.get(name, ()) if not each.outer]
+        # What hands a call on to a part by the same name does not mean itself.
+        found = [each for each in self.methods.get(name, ()) if not each.outer and each is not function]
         # Of remote objects that publish their methods with a prefix.
         found += self.methods.get(f"exposed_{name}", ())
         receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
@@ -479,9 +487,15 @@ class CallGraph:
     def _root(self, of: Class) -> Class:
         return self.evaluator.line(of)[-1]
 
-    def _bound(self, function: Function, chain: Chain) -> list[Function]:
-        """C++ functions that are called by the names that they are bound to."""
+    def _bound(self, function: Function, chain: Chain, method: str) -> list[Function]:
+        """C++ functions that are called by the names that they are bound to.
+
+        A parameter is none of them, nor is a method that Python's classes have, but of a package that is imported.
+        """
         name = chain[-1]
+        given = len(chain) == 1 and name in function.params
+        if given or (method in self.methods and chain[0] not in self.graphs[function.file].imports):
+            return []
         if len(chain) == 1 and isinstance(name, str):
             for each in function.locals.get(name, ()) or (
                 function.outer.locals.get(name, ()) if function.outer else ()

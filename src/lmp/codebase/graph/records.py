@@ -205,6 +205,13 @@ class Function:
         return self.file, self.line
 
     @property
+    def names(self) -> list[str]:
+        """Of its parameters those that a call gives, in order: not the object or class that it is called on."""
+        found = [each for each in self.params if not each.startswith("*")]
+        static = self.owner is None or ("staticmethod",) in self.decorators
+        return found if static or found[:1] not in (["self"], ["cls"]) else found[1:]
+
+    @property
     def nested(self) -> bool:
         """It stands in another function."""
         return self.outer is not None and bool(self.outer.qualname)

@@ -33,6 +33,13 @@ TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
 REGISTERS = "register"
 """How a method of a registry begins that is given what it keeps."""
+MAPS = frozenset(
+    (
+        *("map", "imap", "imap_unordered", "starmap", "filter", "submit", "apply_async", "sort"),
+        *("eval_shape", "filter_eval_shape"),
+    )
+)
+"""What runs a function that it is given, and gives back what that returns."""
 FOLDS = frozenset(["fold", "scan"])
 """Methods of haliax's stacks of modules that call one after another."""
 
@@ -262,6 +269,11 @@ class Evaluator:
         """What classes below define under the name."""
         return [each.methods[name] for each in self.below(of) if name in each.methods]
 
+    def beside(self, of: Class, name: str) -> list[Function]:
+        """What classes below get under the name from another class that they build on: a part that is mixed in."""
+        found = [self.method(each, name) for each in self.below(of) if len(each.bases) > 1]
+        return list(dict.fromkeys(each for each in found if each is not None))
+
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def values(self, context: Function, chains: Iterable[Chain]) -> Values:
@@ -380,7 +392,7 @@ class Evaluator:
                 return (Bag(context, call.named),)
             # A wrapper of another package (jit, compile, partial) gives back the function or object that it is given.
             found: dict[Value, None] = {}
-            for chain in call.first:
+            for chain in call.first if value.dotted.rpartition(".")[2] not in MAPS else ():
                 for each in self.chain(context, file, chain, depth + 1):
                     if isinstance(innermost(each), FunctionValue | Instance | ClassValue):
                         found[each] = None
@@ -452,7 +464,7 @@ class Evaluator:
         for each in self.line(of):
             if name in each.methods:
                 method = each.methods[name]
-                if any(chain[-1] in ("property", "cached_property") for chain in method.decorators):
+                if _is_property(method):
                     return self.returned(method, depth, of)
                 put = self._put_in_place(value, name, depth) if not exact or name in each.attributes else ()
                 return (FunctionValue(method, of, exact), *put)
@@ -470,8 +482,10 @@ class Evaluator:
             if found and each is not of and len(found) > MOST:
                 break
         if not found and not exact:
-            # What only classes below define, which a base calls all the same.
-            found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
+            # What only classes below define, which a base calls or reads all the same.
+            for method in self.overrides(of, name) or self.beside(of, name):
+                given = self.returned(method, depth, of) if _is_property(method) else (FunctionValue(method, of, False),)
+                found.update(dict.fromkeys(given))
         if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
         elif self._wide(found):
@@ -542,7 +556,7 @@ class Evaluator:
             return tuple(Instance(each, True) for each in self.bases(owner))
         each: Function | None = context
         while each is not None and each.qualname:
-            if name in ("self", "cls") and name in each.params and each.owner is not None:
+            if name in ("self", "cls") and each.owner is not None and name in each.params and name not in each.names:
                 return (Instance(each.owner),) if name == "self" else (ClassValue(each.owner, False),)
             if name in each.inner:
                 return (FunctionValue(each.inner[name]),)
@@ -713,11 +727,13 @@ def argument(of: Function, name: str, call: Call) -> tuple[Chain, ...]:
     for keyword, chains in call.keywords:
         if keyword == name:
             return chains
-    positions = [each for each in of.params if not each.startswith("*")]
-    if of.owner is not None and positions[:1] in (["self"], ["cls"]):
-        positions = positions[1:]
+    positions = of.names
     at = positions.index(name) if name in positions else len(call.args)
     return call.args[at] if at < len(call.args) else ()
+
+
+def _is_property(of: Function) -> bool:
+    return any(chain[-1] in ("property", "cached_property") for chain in of.decorators)
 
 
 def _gives_back(of: Function) -> bool:
