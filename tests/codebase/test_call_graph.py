@@ -446,3 +446,26 @@ def test_a_call_by_name_is_neither_the_caller_nor_a_bound_function(tmp_path: Pat
     )
     native = 'int unpack(int a) { return a; }\nPYBIND11_MODULE(ext, m) { m.def("unpack", &unpack, "unpack"); }\n'
     assert edges(tmp_path, m=python, ext_cu=native) == {("one", "Layer.unpack"), ("Layer.unpack", "unpack")}
+
+
+def test_a_factory_makes_an_object_of_the_class_that_it_is_given(tmp_path: Path) -> None:
+    # A function is given back as it is, of a class an object is made: calling that runs `forward`, and makes nothing.
+    text = (
+        "import types\n\nclass Up:\n    def __init__(self):\n        pass\n\n    def forward(self, x):\n        return x\n\n"
+        "def act(x):\n    return x\n\ndef build(kind, *rest):\n    if isinstance(kind, types.FunctionType):\n"
+        "        return kind\n    if isinstance(kind, type):\n        module = kind\n    return module(*rest)\n\n"
+        "def run(x):\n    up = build(Up)\n    down = build(act)\n    return down(up(x))\n"
+    )
+    found = {edge for edge in edges(tmp_path, m=text) if edge[0] == "run"}
+    assert found == {("run", "build"), ("run", "act"), ("run", "Up.forward")}
+
+
+def test_what_is_run_under_a_checkpoint_is_not_given_back(tmp_path: Path) -> None:
+    # `checkpoint` of torch runs the function and gives its result, that of jax wraps it.
+    text = (
+        f"import jax\nfrom torch.utils.checkpoint import checkpoint\n\n{A}\ndef make(x):\n    return A()\n\n"
+        "def again(x):\n    made = checkpoint(make, x)\n    print(made)\n    made.run()\n\n"
+        "def wrapped(x):\n    function = jax.checkpoint(make)\n    function(x).other()\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert found == {("again", "make"), ("again", "A.run"), ("wrapped", "make"), ("wrapped", "A.other")}

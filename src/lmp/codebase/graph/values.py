@@ -33,13 +33,10 @@ TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
 REGISTERS = "register"
 """How a method of a registry begins that is given what it keeps."""
-MAPS = frozenset(
-    (
-        *("map", "imap", "imap_unordered", "starmap", "filter", "submit", "apply_async", "sort"),
-        *("eval_shape", "filter_eval_shape"),
-    )
-)
-"""What runs a function that it is given, and gives back what that returns."""
+MAPS = frozenset(["map", "imap", "imap_unordered", "starmap", "filter", "submit", "apply_async", "sort"])
+"""What runs a function that it is given for each of many, and does not give it back."""
+RUNS = frozenset(["checkpoint", "eval_shape", "filter_eval_shape"])
+"""What runs a function that it is given, and gives back what that returns; ``jax.checkpoint`` wraps it."""
 FOLDS = frozenset(["fold", "scan"])
 """Methods of haliax's stacks of modules that call one after another."""
 
@@ -379,6 +376,8 @@ class Evaluator:
             if call.first and _gives_back(value.of):
                 # Each call gets back its own argument, and not what other calls give.
                 given = self._all(context, call.first, depth)
+                if any(isinstance(each, ClassValue) for each in given) and _makes_of_first(value.of):
+                    given = tuple(Instance(one.of, one.exact) if isinstance(one, ClassValue) else one for one in given)
                 return tuple(each for each in given if not isinstance(innermost(each), External)) or given
             return self._outer(value, self.returned(value.of, depth, value.on))
         if isinstance(value, Instance):
@@ -392,9 +391,12 @@ class Evaluator:
                 return (Bag(context, call.named),)
             # A wrapper of another package (jit, compile, partial) gives back the function or object that it is given.
             found: dict[Value, None] = {}
-            for chain in call.first if value.dotted.rpartition(".")[2] not in MAPS else ():
+            package, _, name = value.dotted.rpartition(".")
+            for chain in call.first if name not in MAPS else ():
                 for each in self.chain(context, file, chain, depth + 1):
-                    if isinstance(innermost(each), FunctionValue | Instance | ClassValue):
+                    if name in RUNS and package != "jax":
+                        found.update(dict.fromkeys(self._applied(context, file, each, Applied(), depth + 1)))
+                    elif isinstance(innermost(each), FunctionValue | Instance | ClassValue):
                         found[each] = None
             return tuple(found) or (External(value.dotted + "()"),)
         return ()
@@ -738,8 +740,17 @@ def _is_property(of: Function) -> bool:
 
 def _gives_back(of: Function) -> bool:
     """Whether a function returns its first argument, as what moves, wraps or sets up an object does."""
-    first = next((each for each in of.params if each not in ("self", "cls")), None)
-    return (first,) in of.returns
+    return (_first(of),) in of.returns
+
+
+def _makes_of_first(of: Function) -> bool:
+    """Whether it also returns what a call of its first argument gives, as a factory that is given a class does."""
+    names = [_first(of), *(name for name, chains in of.locals.items() if (_first(of),) in chains)]
+    return any(len(each) == 2 and each[0] in names and isinstance(each[1], Applied) for each in of.returns)
+
+
+def _first(of: Function) -> str:
+    return next((each for each in of.params if each not in ("self", "cls")), "")
 
 
 def holder(context: Function | None) -> Class | None:
