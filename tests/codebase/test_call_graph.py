@@ -469,3 +469,16 @@ def test_what_is_run_under_a_checkpoint_is_not_given_back(tmp_path: Path) -> Non
     )
     found = edges(tmp_path, m=text)
     assert found == {("again", "make"), ("again", "A.run"), ("wrapped", "make"), ("wrapped", "A.other")}
+
+
+def test_what_a_known_class_lacks_is_not_looked_for_by_name(tmp_path: Path) -> None:
+    # `trainer` is a Tuner, whose `train_model` is that of the package it builds on; `other` may be any object. What
+    # every module of torch has (`state_dict`) and what `type(x)` makes names no class.
+    text = (
+        "from trainers import Trainer\n\nclass Tuner(Trainer):\n    def tune(self):\n        pass\n\n"
+        "class Other:\n    def train_model(self):\n        pass\n\n    def state_dict(self):\n        pass\n\n"
+        "    def type(self):\n        pass\n\n"
+        "def main(other, size):\n    trainer = Tuner()\n    trainer.train_model()\n    size.state_dict()\n"
+        "    type(size)(1)\n\ndef rest(other):\n    other.train_model()\n"
+    )
+    assert edges(tmp_path, m=text) == {("rest", "Other.train_model")}

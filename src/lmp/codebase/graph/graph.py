@@ -47,7 +47,9 @@ COMMON = frozenset(
         *("backward", "step", "load", "save", "name", "group", "match", "search", "sub", "strip", "exists"),
         *("mkdir", "is_file", "is_dir", "result", "submit", "cancel", "done", "set_result", "get_event_loop"),
         *("create_task", "post", "delete", "head", "options", "begin", "end", "empty", "length", "data"),
-        *("init", "set", "reset", "is_set", "contains"),
+        *("init", "set", "reset", "is_set", "contains", "narrow", "parameters", "state_dict", "load_state_dict"),
+        *("to_dict", "from_dict", "from_pretrained", "save_pretrained", "push_to_hub"),
+        *("gradient_checkpointing_enable", "gradient_checkpointing_disable"),
     )
 )
 """Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
@@ -393,7 +395,12 @@ class CallGraph:
         """Where the object is not known: the methods of that name, if one class or one family of classes has them."""
         name = call.name
         chain = call.callee[0]
-        if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
+        if len(chain) < 2 or not isinstance(chain[-1], str) or not name:
+            return {}
+        values = self.evaluator.values(function, (chain[:-1],)) if len(chain) == 2 else ()
+        kinds = [each.of for each in values if isinstance(each, ClassValue | Instance)]
+        if any(self._beyond(above) for of in kinds for above in self.evaluator.line(of)):
+            # A variable's object of a known class gets what that lacks from the other package that it builds on.
             return {}
         # What hands a call on to a part by the same name does not mean itself.
         found = [each for each in self.methods.get(name, ()) if not each.outer and each is not function]
