@@ -482,3 +482,29 @@ def test_what_a_known_class_lacks_is_not_looked_for_by_name(tmp_path: Path) -> N
         "    type(size)(1)\n\ndef rest(other):\n    other.train_model()\n"
     )
     assert edges(tmp_path, m=text) == {("rest", "Other.train_model")}
+
+
+def test_an_attribute_that_others_set_is_what_the_object_calls(tmp_path: Path) -> None:
+    # `net.cache` is set from outside; `layer` and the `self` of a function that is put in place are not known, and mean
+    # what some object is given under the name. `forward` says nothing; of `Other` nothing is set.
+    text = (
+        f"import types\n\n{A}\nclass Net:\n    def step(self):\n        self.cache.run()\n\n"
+        "class Other:\n    def step(self):\n        self.cache.run()\n\n"
+        "def patched(self):\n    self.apply_all(1)\n\ndef every(self, x):\n    return x\n\n"
+        "def patch(layers):\n    net = Net()\n    net.cache = A()\n    for layer in layers:\n"
+        "        layer.apply_all = every.__get__(layer)\n        layer.forward = types.MethodType(every, layer)\n\n"
+        "def use(layer):\n    layer.forward(1)\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert {("Net.step", "A.run"), ("patched", "every")} <= found
+    assert not {edge for edge in found if edge[0] in ("Other.step", "use")}
+
+
+def test_calling_the_class_above_a_module_runs_its_own_forward(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\nclass Norm(torch.nn.Module):\n    def forward(self, x):\n        return x\n\n"
+        "class Layer(torch.nn.Module):\n    def __init__(self):\n        self.norm = Norm()\n\n"
+        "    def forward(self, x):\n        return x\n\n    def __call__(self, x):\n        return super().__call__(x)\n"
+    )
+    assert ("Layer.__call__", "Layer.forward") in edges(tmp_path, m=text)
+    assert ("Layer.__call__", "Norm.forward") not in edges(tmp_path, m=text)

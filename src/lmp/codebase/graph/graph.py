@@ -75,7 +75,8 @@ COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
 LOOKS = frozenset(
     ["signature", "getsource", "getfullargspec", "getdoc", "getmodule", "isfunction", "ismethod", "isclass", "unwrap",
-     "iscoroutinefunction", "get_type_hints", "callable", "hasattr", "isinstance", "issubclass", "wraps"]
+     "iscoroutinefunction", "get_type_hints", "callable", "hasattr", "isinstance", "issubclass", "wraps", "getattr",
+     "type", "id", "len", "str", "repr", "print", "enumerate", "zip"]
 )  # fmt: skip
 """What looks at a function that it is given, and runs nothing of it."""
 MOST_LOOKED = 4
@@ -217,7 +218,7 @@ class CallGraph:
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
                 kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
                 targets = dict.fromkeys(kept, "registry")
-                targets = targets or self._by_name(function, call) or self._module(function, call, values)
+                targets = targets or self._by_name(function, call) or self._put(call) or self._module(function, call, values)
         if call.text:
             targets.update(self._named(function, call))
         targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
@@ -359,7 +360,8 @@ class CallGraph:
         for function in self.functions:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
-                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | LEAVES:
+                asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
+                if id(call) in led or asks or call.name in COMMON | LEAVES:
                     continue
                 made = [each.of for each in self.evaluator.values(function, call.callee) if isinstance(each, ClassValue)]
                 if made and not any(map(self._beyond, made)):
@@ -370,7 +372,12 @@ class CallGraph:
                 values = map(innermost, self.evaluator.values(function, call.given))
                 for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
-                if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:
+                above = call.callee[:1] and call.callee[0][0] == SUPER and function.owner is not None
+                forward = self.evaluator.method(function.owner, CALLED[0]) if above and call.name == CALLED[1] else None
+                if forward is not None:
+                    # A module of torch that is called runs its own forward.
+                    yield Edge(function, forward, call.line, "inheritance", 1, call)
+                elif above and call.name in RUNS:
                     # The class above runs the modules that the object keeps.
                     for of in (function.owner, *self.evaluator.below(function.owner)):
                         for name in of.attributes:
@@ -430,6 +437,14 @@ class CallGraph:
             classes = ", ".join(sorted({each.owner.name for each in found if each.owner is not None})[:4])
             self.lost.setdefault(function, []).append(Lost(call.line, call.written, f"{name} of {classes}"))
         return {}
+
+    def _put(self, call: Call) -> dict[Function, Dispatch]:
+        """Functions that some object is given as a method of its own under the name that an unknown object is asked."""
+        chain = call.callee[0]
+        if len(chain) < 2 or not isinstance(chain[-1], str) or call.name in COMMON:
+            return {}
+        given = [each.of for each in self.evaluator.put(call.name, 0) if isinstance(each, FunctionValue)]
+        return dict.fromkeys(given, "attribute")
 
     @staticmethod
     def _alike(receiver: str, found: Iterable[Function]) -> list[Function]:

@@ -358,6 +358,8 @@ class _Reader:
                     self.keep(holder, target.attr, inside, chains, target.lineno)
             case ast.Attribute(value=ast.Name(id=name)) if chains and self.is_global(name, inside):
                 self.found.held.append(Held(inside, name, target.attr, tuple(chains), target.lineno))
+            case ast.Attribute() if chains and not target.attr.startswith("__"):
+                self.found.put.setdefault(target.attr, []).append((inside, self.chains(target.value), tuple(chains)))
             case ast.Subscript():
                 self.fill(target.value, chains, inside, _key(target.slice))
 
@@ -610,6 +612,10 @@ class _Reader:
         first = self.chains(node.args[0]) if node.args else ()
         if last == "partial" and first:
             yield from first
+            return
+        if last == "__get__" and isinstance(func, ast.Attribute):
+            # A function that is bound to an object is called as what it is.
+            yield from self._chains(func.value)
             return
         named: tuple[tuple[str, Chains], ...] = ()
         if last == "SimpleNamespace":

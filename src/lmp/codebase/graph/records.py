@@ -298,6 +298,8 @@ class FileGraph:
     """What functions put into a collection of the module, each with the function: a registry."""
     held: list[Held] = field(default_factory=list)
     """What functions set on a name, which may be a class."""
+    put: dict[str, list[tuple[Function, Chains, Chains]]] = field(default_factory=dict)
+    """Attribute -> what functions set it to on other objects, each with the function and the object."""
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""

@@ -6,7 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import (
+    CLASS,
+    ITEM,
+    MANY,
+    SUPER,
+    Applied,
+    Call,
+    Chain,
+    Chains,
+    Class,
+    FileGraph,
+    Function,
+)
 from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
@@ -17,6 +29,8 @@ MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
+MOST_PUT = 12
+"""Places where an attribute is set on other objects that are looked at."""
 MOST_UNASKED, MOST_NAMED = 12, 120
 """Calls by a function's name that are taken for calls of it; those of a registry that are asked
 whether they are."""
@@ -119,6 +133,10 @@ class Evaluator:
         self._registries: set[str] = set()
         self._registered: dict[tuple[str, str], list[tuple[Function | None, str, Chain]]] = {}
         self._cuts: set[int] = set()
+        self._put: dict[str, list[tuple[Function, Chains, Chains]]] = {}
+        for graph in graphs.values():
+            for name, given in graph.put.items():
+                self._put.setdefault(name, []).extend(given)
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
                 # A method that is written outside of its class.
@@ -494,6 +512,8 @@ class Evaluator:
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
+        if not found:
+            found.update(dict.fromkeys(self.put(name, depth, of)))
         if not found and name == "apply" and (run := self._applies(value)) is not None:
             return (FunctionValue(run, of),)
         if not found and isinstance(value, Instance):
@@ -501,6 +521,17 @@ class Evaluator:
                 return (value,)
             if name == "__call__":
                 return self._member(value, "forward", depth) if self.method(of, "forward") else ()
+        return tuple(found)[:MOST]
+
+    def put(self, name: str, depth: int, on: Class | None = None) -> Values:
+        """What functions set an attribute to on objects of other classes: of this one, or of one that is not known."""
+        found: dict[Value, None] = {}
+        line = set(self.line(on)) if on is not None else set()
+        for function, target, chains in self._put.get(name, ())[:MOST_PUT]:
+            given = self._all(function, target, depth + 1)
+            kinds = [each.of for each in map(innermost, given) if isinstance(each, Instance | ClassValue)]
+            if (not kinds and name != "forward") or any(line & {*self.line(kind), *self.below(kind)} for kind in kinds):
+                found.update((each, None) for each in self._all(function, chains, depth + 1) if not isinstance(each, External))
         return tuple(found)[:MOST]
 
     def _applies(self, value: ClassValue | Instance) -> Function | None:
