@@ -15,6 +15,8 @@ ITEM = "[]"
 MANY = "@"
 """A collection of what stands before it."""
 SUPER = "super()"
+ENTERED = "[with]"
+"""What a ``with`` gives of what stands before it."""
 CLASS = "class of"
 """The class of the object that stands before it: ``type[X]``."""
 
@@ -179,6 +181,8 @@ class Function:
     inner: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
     returns: list[Chain] = field(default_factory=list)
+    tested: dict[str, list[Chain]] = field(default_factory=dict)
+    """Name -> objects of the classes that ``isinstance`` asks it for."""
     annotated: Chains = ()
     """What it says that it returns."""
     writes: list[Write] = field(default_factory=list)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lmp.codebase.graph.records import (
     CLASS,
+    ENTERED,
     ITEM,
     MANY,
     SUPER,
@@ -29,6 +30,9 @@ MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
+ANYTHING = frozenset(["typing", "collections", "typing_extensions", "types"])
+"""Packages whose classes say of a parameter what it can do, and not what it is."""
+PLAIN = frozenset(["ABC", "Generic", "Protocol", "object"])
 MOST_PUT = 12
 """Places where an attribute is set on other objects that are looked at."""
 MOST_UNASKED, MOST_NAMED = 12, 120
@@ -365,6 +369,12 @@ class Evaluator:
     def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
         if last == CLASS:
             return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
+        if last == ENTERED:
+            # A function that is made a context manager yields what it gives.
+            entry = None
+            if isinstance(value, Instance):
+                entry = self.method(value.of, "__enter__") or self.method(value.of, "__aenter__")
+            return self.returned(entry, depth, value.of) if entry is not None else (innermost(value),)
         if isinstance(last, str) and last[0] == MANY:
             return (Many(value, last[1:]),)
         if isinstance(last, str) and last[0] == "[":
@@ -705,12 +715,23 @@ class Evaluator:
         else:
             # What is not known here may be known where fewer names lead there.
             self._cuts.add(TOO_DEEP)
+        foreign = [each for each in typed if isinstance(each, External) and each.dotted.partition(".")[0] not in ANYTHING]
+        if foreign and len(foreign) == len(typed):
+            found = {each: None for each in found if not isinstance(each, Instance) or self._builds_on_others(each.of)}
+        if not wide and not any(isinstance(innermost(each), Instance) for each in found):
+            asked = self._all(of, of.tested.get(name, ()), depth)
+            found.update((each, None) for each in asked if isinstance(each, Instance))
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
         if wide and not any(isinstance(innermost(each), Instance | FunctionValue) for each in found):
             return typed
         return tuple(found)
+
+    def _builds_on_others(self, of: Class) -> bool:
+        """Whether a class builds on one of another package: else no object of it is one of that package's."""
+        bases = [chain[-1] for each in self.line(of) if len(self.bases(each)) < len(each.bases) for chain in each.bases]
+        return any(name not in PLAIN for name in bases)
 
     def _decorates(self, of: Function, name: str) -> Iterator[Value]:
         """What a decorator, or the function that it returns, is given by what it stands above.
@@ -734,8 +755,15 @@ class Evaluator:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
         if of.name == "__init__" and of.owner is not None:
-            below = [each for each in self.below(of.owner) if "__init__" not in each.methods]
-            names = [of.owner.name, *(each.name for each in below[:8])]
+            every = list(self.below(of.owner))
+            names = [of.owner.name, *[each.name for each in every if "__init__" not in each.methods][:8]]
+            for each in every[:MOST_BELOW]:
+                # What a class below hands on to the constructor above it.
+                site = each.methods.get("__init__")
+                for number, call in enumerate(site.calls if site is not None else ()):
+                    up = call.callee[:1] == ((SUPER, "__init__"),)
+                    if site is not None and up and any(self.method(base, "__init__") is of for base in self.bases(each)):
+                        yield site, number
         elif of.name in ("forward", "__call__"):
             return
         for name in names:
