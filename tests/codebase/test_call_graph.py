@@ -401,7 +401,8 @@ def test_what_a_mapping_gives_back_is_no_function(tmp_path: Path) -> None:
     # `rows.map(tokenize)` gives rows: only that call runs the function, not `len(done)`, `keep(done)`, `keep(rows)`.
     text = (
         "import datasets\n\ndef tokenize(row):\n    return row\n\ndef keep(rows):\n    return print(rows)\n\n"
-        "def prepare(path):\n    rows = datasets.load(path)\n    done = rows.map(tokenize)\n    keep(done)\n    len(done)\n"
+        "def prepare(path):\n    rows = datasets.load(path)\n"
+        "    done = rows.map(tokenize)\n    keep(done)\n    len(done)\n"
     )
     assert edges(tmp_path, m=text) == {("prepare", "tokenize"), ("prepare", "keep")}
 
@@ -430,7 +431,8 @@ def test_a_parameter_called_cls_is_not_the_class_around(tmp_path: Path) -> None:
 def test_a_method_is_looked_for_in_what_is_mixed_in_beside_the_class(tmp_path: Path) -> None:
     text = (
         "class Base:\n    def go(self):\n        self.patch()\n        self.size.bit()\n\n"
-        "class Mixin:\n    def patch(self):\n        return 1\n\n    @property\n    def size(self):\n        return Size()\n\n"
+        "class Mixin:\n    def patch(self):\n        return 1\n\n"
+        "    @property\n    def size(self):\n        return Size()\n\n"
         "class Size:\n    def bit(self):\n        return 2\n\nclass Both(Mixin, Base):\n    pass\n"
     )
     assert edges(tmp_path, m=text) == {("Base.go", "Mixin.patch"), ("Base.go", "Size.bit")}
@@ -451,7 +453,8 @@ def test_a_call_by_name_is_neither_the_caller_nor_a_bound_function(tmp_path: Pat
 def test_a_factory_makes_an_object_of_the_class_that_it_is_given(tmp_path: Path) -> None:
     # A function is given back as it is, of a class an object is made: calling that runs `forward`, and makes nothing.
     text = (
-        "import types\n\nclass Up:\n    def __init__(self):\n        pass\n\n    def forward(self, x):\n        return x\n\n"
+        "import types\n\nclass Up:\n    def __init__(self):\n        pass\n\n"
+        "    def forward(self, x):\n        return x\n\n"
         "def act(x):\n    return x\n\ndef build(kind, *rest):\n    if isinstance(kind, types.FunctionType):\n"
         "        return kind\n    if isinstance(kind, type):\n        module = kind\n    return module(*rest)\n\n"
         "def run(x):\n    up = build(Up)\n    down = build(act)\n    return down(up(x))\n"
@@ -504,7 +507,54 @@ def test_calling_the_class_above_a_module_runs_its_own_forward(tmp_path: Path) -
     text = (
         "import torch\n\nclass Norm(torch.nn.Module):\n    def forward(self, x):\n        return x\n\n"
         "class Layer(torch.nn.Module):\n    def __init__(self):\n        self.norm = Norm()\n\n"
-        "    def forward(self, x):\n        return x\n\n    def __call__(self, x):\n        return super().__call__(x)\n"
+        "    def forward(self, x):\n        return x\n\n"
+        "    def __call__(self, x):\n        return super().__call__(x)\n"
     )
     assert ("Layer.__call__", "Layer.forward") in edges(tmp_path, m=text)
     assert ("Layer.__call__", "Norm.forward") not in edges(tmp_path, m=text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # What `with` gives is what the object's `__enter__` returns, or what a generator yields.
+        "with Entered() as a:\n        a.run()",
+        "with entered() as a:\n        a.run()",
+        "for a in every():\n        a.run()",
+        "next(iter([A()])).run()",
+        "max([A()], key=len).run()",
+        "if isinstance(flag, A):\n        flag.run()",
+    ],
+)
+def test_what_is_entered_yielded_taken_out_and_tested(tmp_path: Path, body: str) -> None:
+    text = (
+        f"import contextlib\n\n{A}\nclass Other:\n    def run(self):\n        pass\n\n"
+        "class Entered:\n    def __enter__(self):\n        return A()\n\n"
+        "@contextlib.contextmanager\ndef entered():\n    yield A()\n\ndef every():\n    yield A()\n\n"
+        f"def caller(flag):\n    {body}\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert ("caller", "A.run") in found
+    assert ("caller", "Other.run") not in found
+
+
+def test_a_constructor_is_given_what_a_class_below_hands_on(tmp_path: Path) -> None:
+    # `kind` has a plain choice of its own: what a class below hands on in its place is a matter of that class.
+    text = (
+        f"{A}\nclass B:\n    def run(self):\n        pass\n\nclass Base:\n    def __init__(self, part, kind=A):\n"
+        "        self.part = part\n        self.kind = kind\n\n    def go(self):\n        self.part.run()\n"
+        "        self.kind().run()\n\nclass Below(Base):\n    def __init__(self):\n        super().__init__(A(), B)\n"
+    )
+    found = {callee for caller, callee in edges(tmp_path, m=text) if caller == "Base.go"}
+    assert found == {"A.run"}
+
+
+def test_an_object_that_builds_on_nothing_else_is_not_of_another_packages_class(tmp_path: Path) -> None:
+    # `optimizer` is wrapped under its own name: the inner one is that of torch, as the annotation says.
+    text = (
+        "import torch\n\nclass Scaled:\n    def __init__(self, optimizer: torch.optim.Optimizer):\n"
+        "        self.optimizer = optimizer\n\n    def advance(self):\n        self.optimizer.advance()\n\n"
+        "def build(flag):\n    optimizer = torch.optim.Adam()\n    optimizer = Scaled(optimizer)\n"
+        "    optimizer = Scaled(optimizer)\n    return optimizer.advance()\n"
+    )
+    assert edges(tmp_path, m=text) == {("build", "Scaled.__init__"), ("build", "Scaled.advance")}

@@ -205,6 +205,10 @@ class CallGraph:
 
     def _called(self, function: Function, call: Call) -> Iterator[Edge]:
         values = self.evaluator.values(function, call.callee)
+        if not values and call.callee and call.callee[0][0] in function.tested:
+            # What is not known is what it is tested for: ``if isinstance(layer, Linear): layer.unpack()``.
+            asked = function.tested[call.callee[0][0]]
+            values = self.evaluator.values(function, [(*chain, *call.callee[0][1:]) for chain in asked])
         targets: dict[Function, Dispatch] = {}
         for value in values:
             for target, how in self._targets(function, call, value).items():
@@ -218,7 +222,9 @@ class CallGraph:
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
                 kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
                 targets = dict.fromkeys(kept, "registry")
-                targets = targets or self._by_name(function, call) or self._put(call) or self._module(function, call, values)
+                targets = (
+                    targets or self._by_name(function, call) or self._put(call) or self._module(function, call, values)
+                )
         if call.text:
             targets.update(self._named(function, call))
         targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
@@ -363,7 +369,8 @@ class CallGraph:
                 asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
                 if id(call) in led or asks or call.name in COMMON | LEAVES:
                     continue
-                made = [each.of for each in self.evaluator.values(function, call.callee) if isinstance(each, ClassValue)]
+                kinds = self.evaluator.values(function, call.callee)
+                made = [each.of for each in kinds if isinstance(each, ClassValue)]
                 if made and not any(map(self._beyond, made)):
                     # A record of the code base's own keeps what it is given, and calls nothing.
                     continue
@@ -372,14 +379,16 @@ class CallGraph:
                 values = map(innermost, self.evaluator.values(function, call.given))
                 for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
-                above = call.callee[:1] and call.callee[0][0] == SUPER and function.owner is not None
-                forward = self.evaluator.method(function.owner, CALLED[0]) if above and call.name == CALLED[1] else None
+                owner = function.owner if call.callee[:1] and call.callee[0][0] == SUPER else None
+                if owner is None or call.name not in RUNS:
+                    continue
+                forward = self.evaluator.method(owner, CALLED[0]) if call.name == CALLED[1] else None
                 if forward is not None:
                     # A module of torch that is called runs its own forward.
                     yield Edge(function, forward, call.line, "inheritance", 1, call)
-                elif above and call.name in RUNS:
+                else:
                     # The class above runs the modules that the object keeps.
-                    for of in (function.owner, *self.evaluator.below(function.owner)):
+                    for of in (owner, *self.evaluator.below(owner)):
                         for name in of.attributes:
                             for value in self.evaluator.attribute(Instance(of), name, 0):
                                 run = self._run(value.of) if isinstance(value, Instance) else None

@@ -624,7 +624,9 @@ class _Reader:
         first = self.chains(node.args[0]) if node.args else ()
         if last in TAKES_ONE and isinstance(func, ast.Name):
             one = len(node.args) == 1 or last == "next"
-            yield from ((*chain, ITEM) for chain in first) if one else (c for each in node.args for c in self._chains(each))
+            yield from (
+                ((*chain, ITEM) for chain in first) if one else (c for each in node.args for c in self._chains(each))
+            )
             return
         if last == "partial" and first:
             yield from first

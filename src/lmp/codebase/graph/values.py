@@ -139,8 +139,8 @@ class Evaluator:
         self._cuts: set[int] = set()
         self._put: dict[str, list[tuple[Function, Chains, Chains]]] = {}
         for graph in graphs.values():
-            for name, given in graph.put.items():
-                self._put.setdefault(name, []).extend(given)
+            for attribute, put in graph.put.items():
+                self._put.setdefault(attribute, []).extend(put)
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
                 # A method that is written outside of its class.
@@ -371,10 +371,10 @@ class Evaluator:
             return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
         if last == ENTERED:
             # A function that is made a context manager yields what it gives.
-            entry = None
-            if isinstance(value, Instance):
-                entry = self.method(value.of, "__enter__") or self.method(value.of, "__aenter__")
-            return self.returned(entry, depth, value.of) if entry is not None else (innermost(value),)
+            on = value.of if isinstance(value, Instance) else None
+            entries = [self.method(on, name) for name in ("__enter__", "__aenter__")] if on is not None else []
+            entry = next(filter(None, entries), None)
+            return self.returned(entry, depth, on) if entry is not None else (innermost(value),)
         if isinstance(last, str) and last[0] == MANY:
             return (Many(value, last[1:]),)
         if isinstance(last, str) and last[0] == "[":
@@ -514,7 +514,9 @@ class Evaluator:
         if not found and not exact:
             # What only classes below define, which a base calls or reads all the same.
             for method in self.overrides(of, name) or self.beside(of, name):
-                given = self.returned(method, depth, of) if _is_property(method) else (FunctionValue(method, of, False),)
+                given = (
+                    self.returned(method, depth, of) if _is_property(method) else (FunctionValue(method, of, False),)
+                )
                 found.update(dict.fromkeys(given))
         if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
@@ -541,7 +543,9 @@ class Evaluator:
             given = self._all(function, target, depth + 1)
             kinds = [each.of for each in map(innermost, given) if isinstance(each, Instance | ClassValue)]
             if (not kinds and name != "forward") or any(line & {*self.line(kind), *self.below(kind)} for kind in kinds):
-                found.update((each, None) for each in self._all(function, chains, depth + 1) if not isinstance(each, External))
+                found.update(
+                    (each, None) for each in self._all(function, chains, depth + 1) if not isinstance(each, External)
+                )
         return tuple(found)[:MOST]
 
     def _applies(self, value: ClassValue | Instance) -> Function | None:
@@ -706,7 +710,7 @@ class Evaluator:
             found = {}
         found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
-            for site, number in self._calls_of(of):
+            for site, number in self._calls_of(of, name):
                 for chain in argument(of, name, site.calls[number]):
                     given = self.chain(site, site.file, chain, depth + 2)
                     found.update((each, None) for each in given if not isinstance(each, External))
@@ -715,12 +719,11 @@ class Evaluator:
         else:
             # What is not known here may be known where fewer names lead there.
             self._cuts.add(TOO_DEEP)
-        foreign = [each for each in typed if isinstance(each, External) and each.dotted.partition(".")[0] not in ANYTHING]
+        foreign = [
+            each for each in typed if isinstance(each, External) and each.dotted.partition(".")[0] not in ANYTHING
+        ]
         if foreign and len(foreign) == len(typed):
             found = {each: None for each in found if not isinstance(each, Instance) or self._builds_on_others(each.of)}
-        if not wide and not any(isinstance(innermost(each), Instance) for each in found):
-            asked = self._all(of, of.tested.get(name, ()), depth)
-            found.update((each, None) for each in asked if isinstance(each, Instance))
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
@@ -751,31 +754,30 @@ class Evaluator:
                 if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
                     yield thing
 
-    def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:
+    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, int]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
         if of.name == "__init__" and of.owner is not None:
             every = list(self.below(of.owner))
             names = [of.owner.name, *[each.name for each in every if "__init__" not in each.methods][:8]]
-            for each in every[:MOST_BELOW]:
-                # What a class below hands on to the constructor above it.
+            for each in every[:MOST_BELOW] if name not in of.defaults else ():
+                # What a class below hands on to the constructor above it, where that has nothing of its own.
                 site = each.methods.get("__init__")
-                for number, call in enumerate(site.calls if site is not None else ()):
-                    up = call.callee[:1] == ((SUPER, "__init__"),)
-                    if site is not None and up and any(self.method(base, "__init__") is of for base in self.bases(each)):
-                        yield site, number
+                if site is not None and any(self.method(base, "__init__") is of for base in self.bases(each)):
+                    calls = enumerate(site.calls)
+                    yield from ((site, number) for number, call in calls if call.callee[:1] == ((SUPER, "__init__"),))
         elif of.name in ("forward", "__call__"):
             return
-        for name in names:
-            sites = self._sites.get(name, [])
+        for called in names:
+            sites = self._sites.get(called, [])
             if of.name != "__init__" and len(sites) > MOST_UNASKED:
                 # A class's name says which class is made; a function's, where many call it so, does not.
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
                 sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
             yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
         # A function that an object keeps is called by the name of the field.
-        for name in self._kept_as.get(of.name, ()) if of.owner is None else ():
-            kept = self._sites.get(name, ())[:MOST_UNASKED]
+        for called in self._kept_as.get(of.name, ()) if of.owner is None else ():
+            kept = self._sites.get(called, ())[:MOST_UNASKED]
             yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
 
     def _leads_to(self, site: Function, number: int, of: Function) -> bool:
