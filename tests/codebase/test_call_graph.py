@@ -558,3 +558,13 @@ def test_an_object_that_builds_on_nothing_else_is_not_of_another_packages_class(
         "    optimizer = Scaled(optimizer)\n    return optimizer.advance()\n"
     )
     assert edges(tmp_path, m=text) == {("build", "Scaled.__init__"), ("build", "Scaled.advance")}
+
+
+def test_of_several_what_says_nothing_is_not_called(tmp_path: Path) -> None:
+    # `Nothing` stands in for a cache that is not there; alone it would be what the call means.
+    text = (
+        "class Real:\n    def fill(self):\n        return 1\n\nclass Nothing:\n    def fill(self):\n        pass\n\n"
+        "def many(flag):\n    cache = Real() if flag else Nothing()\n    cache.fill()\n\n"
+        "def one():\n    Nothing().fill()\n"
+    )
+    assert edges(tmp_path, m=text) == {("many", "Real.fill"), ("one", "Nothing.fill")}

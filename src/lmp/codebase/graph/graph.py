@@ -228,6 +228,9 @@ class CallGraph:
         if call.text:
             targets.update(self._named(function, call))
         targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
+        # Of several that a call may lead to, one that says nothing and is no interface of others does nothing.
+        below = self.evaluator.subclasses
+        targets = {each: how for each, how in targets.items() if not each.abstract or each.owner in below} or targets
         if len(targets) > MOST_TARGETS:
             targets = dict(list(targets.items())[:MOST_TARGETS])
         for target, how in targets.items():
