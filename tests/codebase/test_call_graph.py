@@ -568,3 +568,9 @@ def test_of_several_what_says_nothing_is_not_called(tmp_path: Path) -> None:
         "def one():\n    Nothing().fill()\n"
     )
     assert edges(tmp_path, m=text) == {("many", "Real.fill"), ("one", "Nothing.fill")}
+
+
+@pytest.mark.parametrize("name", ["__init__", "__post_init__", "__new__"])
+def test_making_an_object_runs_what_sets_it_up(tmp_path: Path, name: str) -> None:
+    text = f"class Made:\n    def {name}(self):\n        return 1\n\ndef make():\n    return Made()\n"
+    assert edges(tmp_path, m=text) == {("make", f"Made.{name}")}

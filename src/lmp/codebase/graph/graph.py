@@ -261,8 +261,9 @@ class CallGraph:
                 found.update((each, "inheritance") for each in below if each not in found)
             return found or {value.of: plain}
         if isinstance(value, ClassValue):
-            made = evaluator.method(value.of, "__init__")
-            return {made: "constructor"} if made is not None else {}
+            made = (evaluator.method(value.of, name) for name in ("__init__", "__post_init__", "__new__"))
+            first = next(filter(None, made), None)
+            return {first: "constructor"} if first is not None else {}
         if isinstance(value, Instance):
             found = {}
             if call.name in FLUENT:
