@@ -388,7 +388,8 @@ def test_what_is_only_looked_at_is_not_run(tmp_path: Path) -> None:
     text = (
         f"import inspect\n\n{A}\n"
         "def takes(function, name):\n    return name in inspect.signature(function).parameters\n\n"
-        "def checked(function, name):\n    return takes(function, name)\n\n"
+        "def checked(function, name):\n    called(function)\n    return takes(function, name)\n\n"
+        "def called(function):\n    return getattr(function, '__name__', 'none')\n\n"
         "def run(function):\n    return function()\n\n"
         "def main():\n    checked(A().run, 'x')\n    run(A().other)\n"
     )

@@ -338,6 +338,8 @@ class CallGraph:
         if of.owner is not None:
             kept += [chain for given in of.owner.attributes.values() for by, chain in given if by in inside]
         calls = [each for one in inside for each in one.calls]
+        # What it is called tells nothing but its name: ``function.__name__``.
+        kept = [chain for chain in kept if not str(chain[1] if len(chain) > 1 else "").startswith("__")]
         if any(chain[:1] == (name,) for chain in (*kept, *(c for each in calls for c in each.callee))):
             return False
         return all(self._only_looks(of, each, name, depth) for each in calls)
