@@ -375,15 +375,16 @@ class CallGraph:
                 asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
                 if id(call) in led or asks or call.name in COMMON | LEAVES:
                     continue
-                kinds = self.evaluator.values(function, call.callee)
+                values = map(innermost, self.evaluator.values(function, call.given))
+                given = dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance))
+                kinds = self.evaluator.values(function, call.callee) if given else ()
                 made = [each.of for each in kinds if isinstance(each, ClassValue)]
                 if made and not any(map(self._beyond, made)):
                     # A record of the code base's own keeps what it is given, and calls nothing.
                     continue
                 # The call itself leads to another package.
                 call = replace(call)
-                values = map(innermost, self.evaluator.values(function, call.given))
-                for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
+                for of in given:
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
                 owner = function.owner if call.callee[:1] and call.callee[0][0] == SUPER else None
                 if owner is None or call.name not in RUNS:

@@ -60,20 +60,18 @@ class Call:
     """A literal string that is its first argument, or the path that an argument put together ends with."""
     tested: bool = False
     """It is a condition, as it stands."""
+    name: str = field(init=False, default="")
+    """The last name of what is called; empty where it has none."""
+
+    def __post_init__(self) -> None:
+        parts = (part for chain in self.callee for part in reversed(chain))
+        named = (part for part in parts if isinstance(part, str) and part[:1] not in (ITEM[0], MANY))
+        self.name = next(named, "")
 
     @property
     def given(self) -> Iterator[Chain]:
         """The chains of all arguments."""
         return (chain for chains in (*self.args, *(each for _, each in self.keywords)) for chain in chains)
-
-    @property
-    def name(self) -> str:
-        """The last name of what is called; empty where it has none."""
-        for chain in self.callee:
-            for part in reversed(chain):
-                if isinstance(part, str) and part[:1] not in (ITEM[0], MANY):
-                    return part
-        return ""
 
 
 @dataclass(slots=True)
