@@ -388,10 +388,190 @@ def test_what_is_only_looked_at_is_not_run(tmp_path: Path) -> None:
     text = (
         f"import inspect\n\n{A}\n"
         "def takes(function, name):\n    return name in inspect.signature(function).parameters\n\n"
-        "def checked(function, name):\n    return takes(function, name)\n\n"
+        "def checked(function, name):\n    called(function)\n    return takes(function, name)\n\n"
+        "def called(function):\n    return getattr(function, '__name__', 'none')\n\n"
         "def run(function):\n    return function()\n\n"
         "def main():\n    checked(A().run, 'x')\n    run(A().other)\n"
     )
     found = edges(tmp_path, net=text)
     assert not {edge for edge in found if edge[1] == "A.run"}
     assert {("main", "A.other"), ("run", "A.other")} <= found
+
+
+def test_what_a_mapping_gives_back_is_no_function(tmp_path: Path) -> None:
+    # `rows.map(tokenize)` gives rows: only that call runs the function, not `len(done)`, `keep(done)`, `keep(rows)`.
+    text = (
+        "import datasets\n\ndef tokenize(row):\n    return row\n\ndef keep(rows):\n    return print(rows)\n\n"
+        "def prepare(path):\n    rows = datasets.load(path)\n"
+        "    done = rows.map(tokenize)\n    keep(done)\n    len(done)\n"
+    )
+    assert edges(tmp_path, m=text) == {("prepare", "tokenize"), ("prepare", "keep")}
+
+
+def test_an_own_record_calls_nothing_of_what_it_is_given(tmp_path: Path) -> None:
+    # A dataclass keeps the class; only an object of another package, or a class that builds on one, calls its methods.
+    text = (
+        "import torch\nfrom dataclasses import dataclass\n\nclass Linear(torch.nn.Module):\n    def extra(self):\n"
+        "        return 1\n\n@dataclass\nclass Parts:\n    up: type\n\nclass Made(torch.nn.Module):\n    pass\n\n"
+        "def spec():\n    return Parts(up=Linear)\n\ndef model():\n    return Made(Linear)\n"
+    )
+    assert edges(tmp_path, m=text) == {("model", "Linear.extra")}
+
+
+def test_a_parameter_called_cls_is_not_the_class_around(tmp_path: Path) -> None:
+    # Only the first parameter of a method is its object or class, and of a static method none.
+    text = (
+        f"{A}\nclass Maker:\n    def __init__(self, cls: type[A]):\n        self.cls = cls\n\n"
+        "    def go(self):\n        self.cls().run()\n        self.make(A, 1)\n\n"
+        "    @staticmethod\n    def make(cls, size):\n        return cls().other()\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert found == {("Maker.go", "A.run"), ("Maker.go", "Maker.make"), ("Maker.make", "A.other")}
+
+
+def test_a_method_is_looked_for_in_what_is_mixed_in_beside_the_class(tmp_path: Path) -> None:
+    text = (
+        "class Base:\n    def go(self):\n        self.patch()\n        self.size.bit()\n\n"
+        "class Mixin:\n    def patch(self):\n        return 1\n\n"
+        "    @property\n    def size(self):\n        return Size()\n\n"
+        "class Size:\n    def bit(self):\n        return 2\n\nclass Both(Mixin, Base):\n    pass\n"
+    )
+    assert edges(tmp_path, m=text) == {("Base.go", "Mixin.patch"), ("Base.go", "Size.bit")}
+
+
+def test_a_call_by_name_is_neither_the_caller_nor_a_bound_function(tmp_path: Path) -> None:
+    # `self.inner.fold_up()` is of whatever it wraps. `layer.unpack()` is a method that a class of Python has; the
+    # extension's function of that name is called on the extension, and a parameter is no name of it.
+    python = (
+        "import ext\n\nclass Wrap:\n    def fold_up(self):\n        return self.inner.fold_up()\n\n"
+        "class Layer:\n    def unpack(self):\n        return ext.unpack(1)\n\n"
+        "def one(layer, unpack):\n    layer.unpack()\n    unpack()\n"
+    )
+    native = 'int unpack(int a) { return a; }\nPYBIND11_MODULE(ext, m) { m.def("unpack", &unpack, "unpack"); }\n'
+    assert edges(tmp_path, m=python, ext_cu=native) == {("one", "Layer.unpack"), ("Layer.unpack", "unpack")}
+
+
+def test_a_factory_makes_an_object_of_the_class_that_it_is_given(tmp_path: Path) -> None:
+    # A function is given back as it is, of a class an object is made: calling that runs `forward`, and makes nothing.
+    text = (
+        "import types\n\nclass Up:\n    def __init__(self):\n        pass\n\n"
+        "    def forward(self, x):\n        return x\n\n"
+        "def act(x):\n    return x\n\ndef build(kind, *rest):\n    if isinstance(kind, types.FunctionType):\n"
+        "        return kind\n    if isinstance(kind, type):\n        module = kind\n    return module(*rest)\n\n"
+        "def run(x):\n    up = build(Up)\n    down = build(act)\n    return down(up(x))\n"
+    )
+    found = {edge for edge in edges(tmp_path, m=text) if edge[0] == "run"}
+    assert found == {("run", "build"), ("run", "act"), ("run", "Up.forward")}
+
+
+def test_what_is_run_under_a_checkpoint_is_not_given_back(tmp_path: Path) -> None:
+    # `checkpoint` of torch runs the function and gives its result, that of jax wraps it.
+    text = (
+        f"import jax\nfrom torch.utils.checkpoint import checkpoint\n\n{A}\ndef make(x):\n    return A()\n\n"
+        "def again(x):\n    made = checkpoint(make, x)\n    print(made)\n    made.run()\n\n"
+        "def wrapped(x):\n    function = jax.checkpoint(make)\n    function(x).other()\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert found == {("again", "make"), ("again", "A.run"), ("wrapped", "make"), ("wrapped", "A.other")}
+
+
+def test_what_a_known_class_lacks_is_not_looked_for_by_name(tmp_path: Path) -> None:
+    # `trainer` is a Tuner, whose `train_model` is that of the package it builds on; `other` may be any object. What
+    # every module of torch has (`state_dict`) and what `type(x)` makes names no class.
+    text = (
+        "from trainers import Trainer\n\nclass Tuner(Trainer):\n    def tune(self):\n        pass\n\n"
+        "class Other:\n    def train_model(self):\n        pass\n\n    def state_dict(self):\n        pass\n\n"
+        "    def type(self):\n        pass\n\n"
+        "def main(other, size):\n    trainer = Tuner()\n    trainer.train_model()\n    size.state_dict()\n"
+        "    type(size)(1)\n\ndef rest(other):\n    other.train_model()\n"
+    )
+    assert edges(tmp_path, m=text) == {("rest", "Other.train_model")}
+
+
+def test_an_attribute_that_others_set_is_what_the_object_calls(tmp_path: Path) -> None:
+    # `net.cache` is set from outside; `layer` and the `self` of a function that is put in place are not known, and mean
+    # what some object is given under the name. `forward` says nothing; of `Other` nothing is set.
+    text = (
+        f"import types\n\n{A}\nclass Net:\n    def step(self):\n        self.cache.run()\n\n"
+        "class Other:\n    def step(self):\n        self.cache.run()\n\n"
+        "def patched(self):\n    self.apply_all(1)\n\ndef every(self, x):\n    return x\n\n"
+        "def patch(layers):\n    net = Net()\n    net.cache = A()\n    for layer in layers:\n"
+        "        layer.apply_all = every.__get__(layer)\n        layer.forward = types.MethodType(every, layer)\n\n"
+        "def use(layer):\n    layer.forward(1)\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert {("Net.step", "A.run"), ("patched", "every")} <= found
+    assert not {edge for edge in found if edge[0] in ("Other.step", "use")}
+
+
+def test_calling_the_class_above_a_module_runs_its_own_forward(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\nclass Norm(torch.nn.Module):\n    def forward(self, x):\n        return x\n\n"
+        "class Layer(torch.nn.Module):\n    def __init__(self):\n        self.norm = Norm()\n\n"
+        "    def forward(self, x):\n        return x\n\n"
+        "    def __call__(self, x):\n        return super().__call__(x)\n"
+    )
+    assert ("Layer.__call__", "Layer.forward") in edges(tmp_path, m=text)
+    assert ("Layer.__call__", "Norm.forward") not in edges(tmp_path, m=text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # What `with` gives is what the object's `__enter__` returns, or what a generator yields.
+        "with Entered() as a:\n        a.run()",
+        "with entered() as a:\n        a.run()",
+        "for a in every():\n        a.run()",
+        "next(iter([A()])).run()",
+        "max([A()], key=len).run()",
+        "if isinstance(flag, A):\n        flag.run()",
+    ],
+)
+def test_what_is_entered_yielded_taken_out_and_tested(tmp_path: Path, body: str) -> None:
+    text = (
+        f"import contextlib\n\n{A}\nclass Other:\n    def run(self):\n        pass\n\n"
+        "class Entered:\n    def __enter__(self):\n        return A()\n\n"
+        "@contextlib.contextmanager\ndef entered():\n    yield A()\n\ndef every():\n    yield A()\n\n"
+        f"def caller(flag):\n    {body}\n"
+    )
+    found = edges(tmp_path, m=text)
+    assert ("caller", "A.run") in found
+    assert ("caller", "Other.run") not in found
+
+
+def test_a_constructor_is_given_what_a_class_below_hands_on(tmp_path: Path) -> None:
+    # `kind` has a plain choice of its own: what a class below hands on in its place is a matter of that class.
+    text = (
+        f"{A}\nclass B:\n    def run(self):\n        pass\n\nclass Base:\n    def __init__(self, part, kind=A):\n"
+        "        self.part = part\n        self.kind = kind\n\n    def go(self):\n        self.part.run()\n"
+        "        self.kind().run()\n\nclass Below(Base):\n    def __init__(self):\n        super().__init__(A(), B)\n"
+    )
+    found = {callee for caller, callee in edges(tmp_path, m=text) if caller == "Base.go"}
+    assert found == {"A.run"}
+
+
+def test_an_object_that_builds_on_nothing_else_is_not_of_another_packages_class(tmp_path: Path) -> None:
+    # `optimizer` is wrapped under its own name: the inner one is that of torch, as the annotation says.
+    text = (
+        "import torch\n\nclass Scaled:\n    def __init__(self, optimizer: torch.optim.Optimizer):\n"
+        "        self.optimizer = optimizer\n\n    def advance(self):\n        self.optimizer.advance()\n\n"
+        "def build(flag):\n    optimizer = torch.optim.Adam()\n    optimizer = Scaled(optimizer)\n"
+        "    optimizer = Scaled(optimizer)\n    return optimizer.advance()\n"
+    )
+    assert edges(tmp_path, m=text) == {("build", "Scaled.__init__"), ("build", "Scaled.advance")}
+
+
+def test_of_several_what_says_nothing_is_not_called(tmp_path: Path) -> None:
+    # `Nothing` stands in for a cache that is not there; alone it would be what the call means.
+    text = (
+        "class Real:\n    def fill(self):\n        return 1\n\nclass Nothing:\n    def fill(self):\n        pass\n\n"
+        "def many(flag):\n    cache = Real() if flag else Nothing()\n    cache.fill()\n\n"
+        "def one():\n    Nothing().fill()\n"
+    )
+    assert edges(tmp_path, m=text) == {("many", "Real.fill"), ("one", "Nothing.fill")}
+
+
+@pytest.mark.parametrize("name", ["__init__", "__post_init__", "__new__"])
+def test_making_an_object_runs_what_sets_it_up(tmp_path: Path, name: str) -> None:
+    text = f"class Made:\n    def {name}(self):\n        return 1\n\ndef make():\n    return Made()\n"
+    assert edges(tmp_path, m=text) == {("make", f"Made.{name}")}

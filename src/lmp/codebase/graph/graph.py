@@ -47,7 +47,9 @@ COMMON = frozenset(
         *("backward", "step", "load", "save", "name", "group", "match", "search", "sub", "strip", "exists"),
         *("mkdir", "is_file", "is_dir", "result", "submit", "cancel", "done", "set_result", "get_event_loop"),
         *("create_task", "post", "delete", "head", "options", "begin", "end", "empty", "length", "data"),
-        *("init", "set", "reset", "is_set", "contains"),
+        *("init", "set", "reset", "is_set", "contains", "narrow", "parameters", "state_dict", "load_state_dict"),
+        *("to_dict", "from_dict", "from_pretrained", "save_pretrained", "push_to_hub"),
+        *("gradient_checkpointing_enable", "gradient_checkpointing_disable"),
     )
 )
 """Methods that objects of the language and of its libraries have: alone they name no class of the code base."""
@@ -73,7 +75,8 @@ COMPILES = frozenset(["compile", "jit", "pjit", "script", "trace"])
 """What gives back what it is given, made faster, and runs nothing of it."""
 LOOKS = frozenset(
     ["signature", "getsource", "getfullargspec", "getdoc", "getmodule", "isfunction", "ismethod", "isclass", "unwrap",
-     "iscoroutinefunction", "get_type_hints", "callable", "hasattr", "isinstance", "issubclass", "wraps"]
+     "iscoroutinefunction", "get_type_hints", "callable", "hasattr", "isinstance", "issubclass", "wraps", "getattr",
+     "type", "id", "len", "str", "repr", "print", "enumerate", "zip"]
 )  # fmt: skip
 """What looks at a function that it is given, and runs nothing of it."""
 MOST_LOOKED = 4
@@ -202,6 +205,10 @@ class CallGraph:
 
     def _called(self, function: Function, call: Call) -> Iterator[Edge]:
         values = self.evaluator.values(function, call.callee)
+        if not values and call.callee and call.callee[0][0] in function.tested:
+            # What is not known is what it is tested for: ``if isinstance(layer, Linear): layer.unpack()``.
+            asked = function.tested[call.callee[0][0]]
+            values = self.evaluator.values(function, [(*chain, *call.callee[0][1:]) for chain in asked])
         targets: dict[Function, Dispatch] = {}
         for value in values:
             for target, how in self._targets(function, call, value).items():
@@ -210,15 +217,20 @@ class CallGraph:
                 targets[target] = how
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
-            targets = dict.fromkeys(self._bound(function, call.callee[0]), "registry")
+            targets = dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
             if not targets and not self._is_external(function, call, values):
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
                 kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
                 targets = dict.fromkeys(kept, "registry")
-                targets = targets or self._by_name(function, call) or self._module(function, call, values)
+                targets = (
+                    targets or self._by_name(function, call) or self._put(call) or self._module(function, call, values)
+                )
         if call.text:
             targets.update(self._named(function, call))
         targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
+        # Of several that a call may lead to, one that says nothing and is no interface of others does nothing.
+        below = self.evaluator.subclasses
+        targets = {each: how for each, how in targets.items() if not each.abstract or each.owner in below} or targets
         if len(targets) > MOST_TARGETS:
             targets = dict(list(targets.items())[:MOST_TARGETS])
         for target, how in targets.items():
@@ -249,8 +261,9 @@ class CallGraph:
                 found.update((each, "inheritance") for each in below if each not in found)
             return found or {value.of: plain}
         if isinstance(value, ClassValue):
-            made = evaluator.method(value.of, "__init__")
-            return {made: "constructor"} if made is not None else {}
+            made = (evaluator.method(value.of, name) for name in ("__init__", "__post_init__", "__new__"))
+            first = next(filter(None, made), None)
+            return {first: "constructor"} if first is not None else {}
         if isinstance(value, Instance):
             found = {}
             if call.name in FLUENT:
@@ -314,8 +327,7 @@ class CallGraph:
     def _looks_at(self, of: Function, call: Call, number: int, keyword: str, depth: int = 0) -> bool:
         """Whether a function only looks at what a call gives it: it neither calls, keeps nor gives that back, and hands
         it only to what looks at it."""
-        names = [each for each in of.params if not each.startswith("*")]
-        names = names[1:] if of.owner is not None and names[:1] in (["self"], ["cls"]) else names
+        names = of.names
         name = keyword or (names[number] if number < len(names) else "")
         if depth > MOST_LOOKED or name not in names or name in of.locals:
             return False
@@ -326,6 +338,8 @@ class CallGraph:
         if of.owner is not None:
             kept += [chain for given in of.owner.attributes.values() for by, chain in given if by in inside]
         calls = [each for one in inside for each in one.calls]
+        # What it is called tells nothing but its name: ``function.__name__``.
+        kept = [chain for chain in kept if not str(chain[1] if len(chain) > 1 else "").startswith("__")]
         if any(chain[:1] == (name,) for chain in (*kept, *(c for each in calls for c in each.callee))):
             return False
         return all(self._only_looks(of, each, name, depth) for each in calls)
@@ -358,16 +372,30 @@ class CallGraph:
         for function in self.functions:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
-                if id(call) in led or hasattr(builtins, call.name) or call.name in COMMON | LEAVES:
+                asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
+                if id(call) in led or asks or call.name in COMMON | LEAVES:
+                    continue
+                values = map(innermost, self.evaluator.values(function, call.given))
+                given = dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance))
+                kinds = self.evaluator.values(function, call.callee) if given else ()
+                made = [each.of for each in kinds if isinstance(each, ClassValue)]
+                if made and not any(map(self._beyond, made)):
+                    # A record of the code base's own keeps what it is given, and calls nothing.
                     continue
                 # The call itself leads to another package.
                 call = replace(call)
-                values = map(innermost, self.evaluator.values(function, call.given))
-                for of in dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance)):
+                for of in given:
                     yield from (Edge(function, each, call.line, "callback", 1, call) for each in self._uncalled(of))
-                if call.callee[:1] and call.callee[0][0] == SUPER and call.name in RUNS and function.owner is not None:
+                owner = function.owner if call.callee[:1] and call.callee[0][0] == SUPER else None
+                if owner is None or call.name not in RUNS:
+                    continue
+                forward = self.evaluator.method(owner, CALLED[0]) if call.name == CALLED[1] else None
+                if forward is not None:
+                    # A module of torch that is called runs its own forward.
+                    yield Edge(function, forward, call.line, "inheritance", 1, call)
+                else:
                     # The class above runs the modules that the object keeps.
-                    for of in (function.owner, *self.evaluator.below(function.owner)):
+                    for of in (owner, *self.evaluator.below(owner)):
                         for name in of.attributes:
                             for value in self.evaluator.attribute(Instance(of), name, 0):
                                 run = self._run(value.of) if isinstance(value, Instance) else None
@@ -375,10 +403,14 @@ class CallGraph:
                                     yield Edge(function, run, call.line, "inheritance", 1, call)
 
     def _uncalled(self, of: Class) -> Iterator[Function]:
-        if of.bases and len(self.evaluator.bases(of)) < len(of.bases):
+        if self._beyond(of):
             for name, each in of.methods.items():
                 if not name.startswith("_") and not each.decorators and each not in self.callers:
                     yield each
+
+    def _beyond(self, of: Class) -> bool:
+        """Whether a class builds on one of another package."""
+        return len(self.evaluator.bases(of)) < len(of.bases)
 
     # -- by name -------------------------------------------------------------------------------------------------------
 
@@ -386,9 +418,15 @@ class CallGraph:
         """Where the object is not known: the methods of that name, if one class or one family of classes has them."""
         name = call.name
         chain = call.callee[0]
-        if len(chain) < 2 or not name or (hasattr(builtins, name) and len(chain) == 1):
+        if len(chain) < 2 or not isinstance(chain[-1], str) or not name:
             return {}
-        found = [each for each in self.methods.get(name, ()) if not each.outer]
+        values = self.evaluator.values(function, (chain[:-1],)) if len(chain) == 2 else ()
+        kinds = [each.of for each in values if isinstance(each, ClassValue | Instance)]
+        if any(self._beyond(above) for of in kinds for above in self.evaluator.line(of)):
+            # A variable's object of a known class gets what that lacks from the other package that it builds on.
+            return {}
+        # What hands a call on to a part by the same name does not mean itself.
+        found = [each for each in self.methods.get(name, ()) if not each.outer and each is not function]
         # Of remote objects that publish their methods with a prefix.
         found += self.methods.get(f"exposed_{name}", ())
         receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
@@ -415,6 +453,14 @@ class CallGraph:
             classes = ", ".join(sorted({each.owner.name for each in found if each.owner is not None})[:4])
             self.lost.setdefault(function, []).append(Lost(call.line, call.written, f"{name} of {classes}"))
         return {}
+
+    def _put(self, call: Call) -> dict[Function, Dispatch]:
+        """Functions that some object is given as a method of its own under the name that an unknown object is asked."""
+        chain = call.callee[0]
+        if len(chain) < 2 or not isinstance(chain[-1], str) or call.name in COMMON:
+            return {}
+        given = [each.of for each in self.evaluator.put(call.name, 0) if isinstance(each, FunctionValue)]
+        return dict.fromkeys(given, "attribute")
 
     @staticmethod
     def _alike(receiver: str, found: Iterable[Function]) -> list[Function]:
@@ -479,9 +525,15 @@ class CallGraph:
     def _root(self, of: Class) -> Class:
         return self.evaluator.line(of)[-1]
 
-    def _bound(self, function: Function, chain: Chain) -> list[Function]:
-        """C++ functions that are called by the names that they are bound to."""
+    def _bound(self, function: Function, chain: Chain, method: str) -> list[Function]:
+        """C++ functions that are called by the names that they are bound to.
+
+        A parameter is none of them, nor is a method that Python's classes have, but of a package that is imported.
+        """
         name = chain[-1]
+        given = len(chain) == 1 and name in function.params
+        if given or (method in self.methods and chain[0] not in self.graphs[function.file].imports):
+            return []
         if len(chain) == 1 and isinstance(name, str):
             for each in function.locals.get(name, ()) or (
                 function.outer.locals.get(name, ()) if function.outer else ()

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from lmp.codebase.graph import hazards
 from lmp.codebase.graph.records import (
     CLASS,
+    ENTERED,
     ITEM,
     MANY,
     SUPER,
@@ -74,6 +75,8 @@ COLLECTIONS = frozenset(
         "frozenset",
     ]
 )
+TAKES_ONE = frozenset(["next", "min", "max"])
+"""Functions of the language that give one of the elements, or of the arguments."""
 PUTS = frozenset(["append", "appendleft", "add", "put", "insert", "extend"])
 LOOPS = frozenset(["while_loop", "fori_loop"])
 """Functions of JAX that call one that they are given again and again."""
@@ -176,7 +179,8 @@ class _Reader:
                 for item in node.items:
                     self.expression(item.context_expr, inside, loop)
                     if item.optional_vars is not None:
-                        self.bind(item.optional_vars, self.chains(item.context_expr), inside, owner)
+                        entered = [(*chain, ENTERED) for chain in self.chains(item.context_expr)]
+                        self.bind(item.optional_vars, entered, inside, owner)
                 self.block(node.body, inside, owner, loop)
             case ast.Try() | ast.TryStar():
                 self.block(node.body, inside, owner, loop)
@@ -360,6 +364,8 @@ class _Reader:
                     self.keep(holder, target.attr, inside, chains, target.lineno)
             case ast.Attribute(value=ast.Name(id=name)) if chains and self.is_global(name, inside):
                 self.found.held.append(Held(inside, name, target.attr, tuple(chains), target.lineno))
+            case ast.Attribute() if chains and not target.attr.startswith("__"):
+                self.found.put.setdefault(target.attr, []).append((inside, self.chains(target.value), tuple(chains)))
             case ast.Subscript():
                 self.fill(target.value, chains, inside, _key(target.slice))
 
@@ -448,6 +454,10 @@ class _Reader:
                 inside.numeric += isinstance(each.op, ast.MatMult)
                 if isinstance(each.op, ast.Div):
                     self.opens(each.right)
+            elif isinstance(each, ast.Yield):
+                inside.returns += ((*chain, MANY) for chain in self.chains(each.value))
+            elif isinstance(each, ast.YieldFrom):
+                inside.returns += self.chains(each.value)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
             waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
@@ -507,6 +517,10 @@ class _Reader:
         )
         inside.calls.append(made)
         name = made.name
+        if name == "isinstance" and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
+            kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+            given = [(*chain, Applied()) for each in kinds for chain in self.chains(each)]
+            inside.tested.setdefault(node.args[0].id, []).extend(given)
         if name in LOOPS:
             made.loop += 1
             inside.loops += 1
@@ -610,8 +624,18 @@ class _Reader:
                         yield (*chain, ITEM, MANY)
             return
         first = self.chains(node.args[0]) if node.args else ()
+        if last in TAKES_ONE and isinstance(func, ast.Name):
+            one = len(node.args) == 1 or last == "next"
+            yield from (
+                ((*chain, ITEM) for chain in first) if one else (c for each in node.args for c in self._chains(each))
+            )
+            return
         if last == "partial" and first:
             yield from first
+            return
+        if last == "__get__" and isinstance(func, ast.Attribute):
+            # A function that is bound to an object is called as what it is.
+            yield from self._chains(func.value)
             return
         named: tuple[tuple[str, Chains], ...] = ()
         if last == "SimpleNamespace":

@@ -15,6 +15,8 @@ ITEM = "[]"
 MANY = "@"
 """A collection of what stands before it."""
 SUPER = "super()"
+ENTERED = "[with]"
+"""What a ``with`` gives of what stands before it."""
 CLASS = "class of"
 """The class of the object that stands before it: ``type[X]``."""
 
@@ -58,20 +60,18 @@ class Call:
     """A literal string that is its first argument, or the path that an argument put together ends with."""
     tested: bool = False
     """It is a condition, as it stands."""
+    name: str = field(init=False, default="")
+    """The last name of what is called; empty where it has none."""
+
+    def __post_init__(self) -> None:
+        parts = (part for chain in self.callee for part in reversed(chain))
+        named = (part for part in parts if isinstance(part, str) and part[:1] not in (ITEM[0], MANY))
+        self.name = next(named, "")
 
     @property
     def given(self) -> Iterator[Chain]:
         """The chains of all arguments."""
         return (chain for chains in (*self.args, *(each for _, each in self.keywords)) for chain in chains)
-
-    @property
-    def name(self) -> str:
-        """The last name of what is called; empty where it has none."""
-        for chain in self.callee:
-            for part in reversed(chain):
-                if isinstance(part, str) and part[:1] not in (ITEM[0], MANY):
-                    return part
-        return ""
 
 
 @dataclass(slots=True)
@@ -183,6 +183,8 @@ class Function:
     inner: dict[str, Function] = field(default_factory=dict)
     classes: dict[str, Class] = field(default_factory=dict)
     returns: list[Chain] = field(default_factory=list)
+    tested: dict[str, list[Chain]] = field(default_factory=dict)
+    """Name -> objects of the classes that ``isinstance`` asks it for."""
     annotated: Chains = ()
     """What it says that it returns."""
     writes: list[Write] = field(default_factory=list)
@@ -207,6 +209,13 @@ class Function:
     @property
     def key(self) -> tuple[str, int]:
         return self.file, self.line
+
+    @property
+    def names(self) -> list[str]:
+        """Of its parameters those that a call gives, in order: not the object or class that it is called on."""
+        found = [each for each in self.params if not each.startswith("*")]
+        static = self.owner is None or ("staticmethod",) in self.decorators
+        return found if static or found[:1] not in (["self"], ["cls"]) else found[1:]
 
     @property
     def nested(self) -> bool:
@@ -295,6 +304,8 @@ class FileGraph:
     """What functions put into a collection of the module, each with the function: a registry."""
     held: list[Held] = field(default_factory=list)
     """What functions set on a name, which may be a class."""
+    put: dict[str, list[tuple[Function, Chains, Chains]]] = field(default_factory=dict)
+    """Attribute -> what functions set it to on other objects, each with the function and the object."""
     imports: dict[str, str] = field(default_factory=dict)
     imported_at: dict[str, int] = field(default_factory=dict)
     """Name that ``from … import`` gives -> its line; not where a failure is caught."""

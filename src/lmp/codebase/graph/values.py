@@ -6,7 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from lmp.codebase.graph.records import CLASS, ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
+from lmp.codebase.graph.records import (
+    CLASS,
+    ENTERED,
+    ITEM,
+    MANY,
+    SUPER,
+    Applied,
+    Call,
+    Chain,
+    Chains,
+    Class,
+    FileGraph,
+    Function,
+)
 from lmp.codebase.modules import Modules, of_other_packages
 
 DEEPEST = 9
@@ -17,6 +30,11 @@ MOST = 24
 """Values of one expression that are kept."""
 MOST_MADE = 24
 """Constructor calls that tell what a parameter is."""
+ANYTHING = frozenset(["typing", "collections", "typing_extensions", "types"])
+"""Packages whose classes say of a parameter what it can do, and not what it is."""
+PLAIN = frozenset(["ABC", "Generic", "Protocol", "object"])
+MOST_PUT = 12
+"""Places where an attribute is set on other objects that are looked at."""
 MOST_UNASKED, MOST_NAMED = 12, 120
 """Calls by a function's name that are taken for calls of it; those of a registry that are asked
 whether they are."""
@@ -33,6 +51,10 @@ TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
 REGISTERS = "register"
 """How a method of a registry begins that is given what it keeps."""
+MAPS = frozenset(["map", "imap", "imap_unordered", "starmap", "filter", "submit", "apply_async", "sort"])
+"""What runs a function that it is given for each of many, and does not give it back."""
+RUNS = frozenset(["checkpoint", "eval_shape", "filter_eval_shape"])
+"""What runs a function that it is given, and gives back what that returns; ``jax.checkpoint`` wraps it."""
 FOLDS = frozenset(["fold", "scan"])
 """Methods of haliax's stacks of modules that call one after another."""
 
@@ -115,6 +137,10 @@ class Evaluator:
         self._registries: set[str] = set()
         self._registered: dict[tuple[str, str], list[tuple[Function | None, str, Chain]]] = {}
         self._cuts: set[int] = set()
+        self._put: dict[str, list[tuple[Function, Chains, Chains]]] = {}
+        for graph in graphs.values():
+            for attribute, put in graph.put.items():
+                self._put.setdefault(attribute, []).extend(put)
         for graph in graphs.values():
             for one in graph.functions if graph.body is None else ():
                 # A method that is written outside of its class.
@@ -262,6 +288,11 @@ class Evaluator:
         """What classes below define under the name."""
         return [each.methods[name] for each in self.below(of) if name in each.methods]
 
+    def beside(self, of: Class, name: str) -> list[Function]:
+        """What classes below get under the name from another class that they build on: a part that is mixed in."""
+        found = [self.method(each, name) for each in self.below(of) if len(each.bases) > 1]
+        return list(dict.fromkeys(each for each in found if each is not None))
+
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def values(self, context: Function, chains: Iterable[Chain]) -> Values:
@@ -338,6 +369,12 @@ class Evaluator:
     def _step(self, context: Function | None, file: str, value: Value, last: object, depth: int) -> Values:
         if last == CLASS:
             return (ClassOf(value.of),) if isinstance(value, ClassValue) else ()
+        if last == ENTERED:
+            # A function that is made a context manager yields what it gives.
+            on = value.of if isinstance(value, Instance) else None
+            entries = [self.method(on, name) for name in ("__enter__", "__aenter__")] if on is not None else []
+            entry = next(filter(None, entries), None)
+            return self.returned(entry, depth, on) if entry is not None else (innermost(value),)
         if isinstance(last, str) and last[0] == MANY:
             return (Many(value, last[1:]),)
         if isinstance(last, str) and last[0] == "[":
@@ -367,6 +404,8 @@ class Evaluator:
             if call.first and _gives_back(value.of):
                 # Each call gets back its own argument, and not what other calls give.
                 given = self._all(context, call.first, depth)
+                if any(isinstance(each, ClassValue) for each in given) and _makes_of_first(value.of):
+                    given = tuple(Instance(one.of, one.exact) if isinstance(one, ClassValue) else one for one in given)
                 return tuple(each for each in given if not isinstance(innermost(each), External)) or given
             return self._outer(value, self.returned(value.of, depth, value.on))
         if isinstance(value, Instance):
@@ -380,9 +419,12 @@ class Evaluator:
                 return (Bag(context, call.named),)
             # A wrapper of another package (jit, compile, partial) gives back the function or object that it is given.
             found: dict[Value, None] = {}
-            for chain in call.first:
+            package, _, name = value.dotted.rpartition(".")
+            for chain in call.first if name not in MAPS else ():
                 for each in self.chain(context, file, chain, depth + 1):
-                    if isinstance(innermost(each), FunctionValue | Instance | ClassValue):
+                    if name in RUNS and package != "jax":
+                        found.update(dict.fromkeys(self._applied(context, file, each, Applied(), depth + 1)))
+                    elif isinstance(innermost(each), FunctionValue | Instance | ClassValue):
                         found[each] = None
             return tuple(found) or (External(value.dotted + "()"),)
         return ()
@@ -452,7 +494,7 @@ class Evaluator:
         for each in self.line(of):
             if name in each.methods:
                 method = each.methods[name]
-                if any(chain[-1] in ("property", "cached_property") for chain in method.decorators):
+                if _is_property(method):
                     return self.returned(method, depth, of)
                 put = self._put_in_place(value, name, depth) if not exact or name in each.attributes else ()
                 return (FunctionValue(method, of, exact), *put)
@@ -470,14 +512,20 @@ class Evaluator:
             if found and each is not of and len(found) > MOST:
                 break
         if not found and not exact:
-            # What only classes below define, which a base calls all the same.
-            found.update(dict.fromkeys(FunctionValue(each, of, False) for each in self.overrides(of, name)))
+            # What only classes below define, which a base calls or reads all the same.
+            for method in self.overrides(of, name) or self.beside(of, name):
+                given = (
+                    self.returned(method, depth, of) if _is_property(method) else (FunctionValue(method, of, False),)
+                )
+                found.update(dict.fromkeys(given))
         if not found or any(isinstance(innermost(each), External) for each in found):
             found.update(dict.fromkeys(self._given(of, name, depth)))
         elif self._wide(found):
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
                 found = dict.fromkeys(given)
+        if not found:
+            found.update(dict.fromkeys(self.put(name, depth, of)))
         if not found and name == "apply" and (run := self._applies(value)) is not None:
             return (FunctionValue(run, of),)
         if not found and isinstance(value, Instance):
@@ -485,6 +533,19 @@ class Evaluator:
                 return (value,)
             if name == "__call__":
                 return self._member(value, "forward", depth) if self.method(of, "forward") else ()
+        return tuple(found)[:MOST]
+
+    def put(self, name: str, depth: int, on: Class | None = None) -> Values:
+        """What functions set an attribute to on objects of other classes: of this one, or of one that is not known."""
+        found: dict[Value, None] = {}
+        line = set(self.line(on)) if on is not None else set()
+        for function, target, chains in self._put.get(name, ())[:MOST_PUT]:
+            given = self._all(function, target, depth + 1)
+            kinds = [each.of for each in map(innermost, given) if isinstance(each, Instance | ClassValue)]
+            if (not kinds and name != "forward") or any(line & {*self.line(kind), *self.below(kind)} for kind in kinds):
+                found.update(
+                    (each, None) for each in self._all(function, chains, depth + 1) if not isinstance(each, External)
+                )
         return tuple(found)[:MOST]
 
     def _applies(self, value: ClassValue | Instance) -> Function | None:
@@ -542,7 +603,7 @@ class Evaluator:
             return tuple(Instance(each, True) for each in self.bases(owner))
         each: Function | None = context
         while each is not None and each.qualname:
-            if name in ("self", "cls") and name in each.params and each.owner is not None:
+            if name in ("self", "cls") and each.owner is not None and name in each.params and name not in each.names:
                 return (Instance(each.owner),) if name == "self" else (ClassValue(each.owner, False),)
             if name in each.inner:
                 return (FunctionValue(each.inner[name]),)
@@ -649,7 +710,7 @@ class Evaluator:
             found = {}
         found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
-            for site, number in self._calls_of(of):
+            for site, number in self._calls_of(of, name):
                 for chain in argument(of, name, site.calls[number]):
                     given = self.chain(site, site.file, chain, depth + 2)
                     found.update((each, None) for each in given if not isinstance(each, External))
@@ -658,12 +719,22 @@ class Evaluator:
         else:
             # What is not known here may be known where fewer names lead there.
             self._cuts.add(TOO_DEEP)
+        foreign = [
+            each for each in typed if isinstance(each, External) and each.dotted.partition(".")[0] not in ANYTHING
+        ]
+        if foreign and len(foreign) == len(typed):
+            found = {each: None for each in found if not isinstance(each, Instance) or self._builds_on_others(each.of)}
         for chain in of.defaults.get(name, ()):
             given = self.chain(context, of.file, chain, depth + 2)
             found.update((each, None) for each in given if isinstance(each, ClassValue | FunctionValue | Instance))
         if wide and not any(isinstance(innermost(each), Instance | FunctionValue) for each in found):
             return typed
         return tuple(found)
+
+    def _builds_on_others(self, of: Class) -> bool:
+        """Whether a class builds on one of another package: else no object of it is one of that package's."""
+        bases = [chain[-1] for each in self.line(of) if len(self.bases(each)) < len(each.bases) for chain in each.bases]
+        return any(name not in PLAIN for name in bases)
 
     def _decorates(self, of: Function, name: str) -> Iterator[Value]:
         """What a decorator, or the function that it returns, is given by what it stands above.
@@ -683,24 +754,30 @@ class Evaluator:
                 if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
                     yield thing
 
-    def _calls_of(self, of: Function) -> Iterator[tuple[Function, int]]:
+    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, int]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
         if of.name == "__init__" and of.owner is not None:
-            below = [each for each in self.below(of.owner) if "__init__" not in each.methods]
-            names = [of.owner.name, *(each.name for each in below[:8])]
+            every = list(self.below(of.owner))
+            names = [of.owner.name, *[each.name for each in every if "__init__" not in each.methods][:8]]
+            for each in every[:MOST_BELOW] if name not in of.defaults else ():
+                # What a class below hands on to the constructor above it, where that has nothing of its own.
+                site = each.methods.get("__init__")
+                if site is not None and any(self.method(base, "__init__") is of for base in self.bases(each)):
+                    calls = enumerate(site.calls)
+                    yield from ((site, number) for number, call in calls if call.callee[:1] == ((SUPER, "__init__"),))
         elif of.name in ("forward", "__call__"):
             return
-        for name in names:
-            sites = self._sites.get(name, [])
+        for called in names:
+            sites = self._sites.get(called, [])
             if of.name != "__init__" and len(sites) > MOST_UNASKED:
                 # A class's name says which class is made; a function's, where many call it so, does not.
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
                 sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
             yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
         # A function that an object keeps is called by the name of the field.
-        for name in self._kept_as.get(of.name, ()) if of.owner is None else ():
-            kept = self._sites.get(name, ())[:MOST_UNASKED]
+        for called in self._kept_as.get(of.name, ()) if of.owner is None else ():
+            kept = self._sites.get(called, ())[:MOST_UNASKED]
             yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
 
     def _leads_to(self, site: Function, number: int, of: Function) -> bool:
@@ -713,17 +790,28 @@ def argument(of: Function, name: str, call: Call) -> tuple[Chain, ...]:
     for keyword, chains in call.keywords:
         if keyword == name:
             return chains
-    positions = [each for each in of.params if not each.startswith("*")]
-    if of.owner is not None and positions[:1] in (["self"], ["cls"]):
-        positions = positions[1:]
+    positions = of.names
     at = positions.index(name) if name in positions else len(call.args)
     return call.args[at] if at < len(call.args) else ()
 
 
+def _is_property(of: Function) -> bool:
+    return any(chain[-1] in ("property", "cached_property") for chain in of.decorators)
+
+
 def _gives_back(of: Function) -> bool:
     """Whether a function returns its first argument, as what moves, wraps or sets up an object does."""
-    first = next((each for each in of.params if each not in ("self", "cls")), None)
-    return (first,) in of.returns
+    return (_first(of),) in of.returns
+
+
+def _makes_of_first(of: Function) -> bool:
+    """Whether it also returns what a call of its first argument gives, as a factory that is given a class does."""
+    names = [_first(of), *(name for name, chains in of.locals.items() if (_first(of),) in chains)]
+    return any(len(each) == 2 and each[0] in names and isinstance(each[1], Applied) for each in of.returns)
+
+
+def _first(of: Function) -> str:
+    return next((each for each in of.params if each not in ("self", "cls")), "")
 
 
 def holder(context: Function | None) -> Class | None:
