@@ -1,7 +1,7 @@
 """Fits what each witness weighs (src/lmp/codebase/roles/weights.toml) to the truths that readers wrote.
 
     python scripts/fit_roles.py NAME=FOLDER [NAME=FOLDER …]          writes the weights
-    python scripts/fit_roles.py --left-out NAME=FOLDER …             only scores each by weights of the others
+    python scripts/fit_roles.py --left-out NAME=FOLDER …             only scores each by weights of other ones
 
 NAME is a truth's file of tests/data/truth without ``.toml``, FOLDER the unpacked archive's folder from which the
 truth's paths count. The fit is a logistic regression of whether a reader named the thing or the call, core or also,
@@ -20,7 +20,7 @@ from score_codebase import SECTIONS, TRUTH, Ends, ends, near, score
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
-from lmp.codebase.roles.likely import FILE, LEAST, MOST_EDGES, MOST_ROWS, Witnesses
+from lmp.codebase.roles.likely import FILE, KEPT, LEAST, MOST_EDGES, MOST_ROWS, Witnesses, alone, chance_of
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.rows import likely
 
@@ -31,7 +31,9 @@ POSITIVES, NEGATIVES = 40.0, 800.0
 """Things that readers named, and others, that a code base counts for at most."""
 SELDOM = 20
 """What fewer samples have is no witness."""
-STEPS = 400
+STEPS = 600
+GROUPS = 5
+"""Of code bases: those of one group are scored by weights of the others."""
 
 Samples = list[tuple[Ends, Witnesses]]
 
@@ -97,12 +99,19 @@ class Fit:
             at, ahead, momentum = new, new + (momentum - 1) / faster * (new - at), faster
         return at[:-1] / self.scale, float(at[-1])
 
-    def found(self, base: str, of: Samples, fitted: tuple[np.ndarray, float]) -> list[Ends]:
-        points = self.rows[base] @ fitted[0] + fitted[1]
-        chance = 1 / (1 + np.exp(-points))
-        most = MOST_EDGES if self.section == "nesting" else MOST_ROWS
-        order = np.argsort(-chance)[:most]
-        return [of[at][0] for at in order if chance[at] >= LEAST[self.section]]
+    def found(self, of: Samples, fitted: tuple[np.ndarray, float]) -> list[Ends]:
+        weight = {"": fitted[1], **dict(zip(self.names, fitted[0], strict=True))}
+        chances = [(chance_of(weight, witnesses), one, witnesses) for one, witnesses in of]
+        chances.sort(key=lambda each: -each[0])
+        if self.section == "nesting":
+            return [one for chance, one, _ in chances[:MOST_EDGES] if chance >= LEAST["nesting"]]
+        kept = [
+            one
+            for chance, one, witnesses in chances
+            if chance >= (KEPT if witnesses.get("shown") else LEAST[self.section])
+            and (witnesses.get("shown") or alone(weight, witnesses))
+        ]
+        return kept[:MOST_ROWS]
 
 
 def main(given: list[str]) -> None:
@@ -115,8 +124,12 @@ def main(given: list[str]) -> None:
         fit = Fit(section, {name: of[section] for name, of in every.items()}, truths)
         if left_out:
             shares = []
-            for name in folders:
-                found = fit.found(name, every[name][section], fit.of([each for each in folders if each != name]))
+            names = list(folders)
+            fitted = [
+                fit.of([each for at, each in enumerate(names) if at % GROUPS != group]) for group in range(GROUPS)
+            ]
+            for at, name in enumerate(names):
+                found = fit.found(every[name][section], fitted[at % GROUPS])
                 met, core, right, shown, _, _ = score(section, truths[name], found)
                 print(f"{section:10} {name:24} {met:3}/{core:<3} {right:3}/{shown:<3}", flush=True)
                 shares += [(met / core, right / shown if shown else 0.0)] if core else []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from by_rules import ruled_rows
+
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
-from lmp.codebase.rows import every_row
 
 
 def found(folder: Path, section: str, text: str) -> set[str]:
     (folder / "run.py").write_text(text)
-    rows = every_row(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+    rows = ruled_rows(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
     return {row.symbol for row in rows if row.section == section}
 
 

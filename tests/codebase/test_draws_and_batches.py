@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from by_rules import ruled_rows
+
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.spine import decode_loops, stepping
-from lmp.codebase.rows import every_row
 
 
 def rows(folder: Path, files: dict[str, str], section: str) -> set[tuple[str, str]]:
@@ -16,7 +17,7 @@ def rows(folder: Path, files: dict[str, str], section: str) -> set[tuple[str, st
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
-    return {(row.role, row.symbol) for row in every_row(reading) if row.section == section}
+    return {(row.role, row.symbol) for row in ruled_rows(reading) if row.section == section}
 
 
 FLAX = """import dataclasses

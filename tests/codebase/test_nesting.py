@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from by_rules import ruled_calls
+
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading
-from lmp.codebase.rows import every_row, nesting
 
 ENGINE = """import torch
 import torch.nn.functional as F
@@ -117,7 +118,7 @@ if __name__ == "__main__":
 def edges(tmp_path: Path, text: str) -> set[tuple[str, str]]:
     (tmp_path / "m.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    return {(each.caller.qualname, each.callee.qualname) for each in nesting(reading, every_row(reading))}
+    return {(each.caller.qualname, each.callee.qualname) for each in ruled_calls(reading)}
 
 
 def test_a_run_is_followed_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -1065,7 +1066,7 @@ def test_a_second_family_with_attention_of_its_own_is_followed_too(tmp_path: Pat
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "sampler.py").write_text(TWIN)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    shown = {(edge.caller.file, edge.callee.qualname) for edge in nesting(reading, every_row(reading))}
+    shown = {(edge.caller.file, edge.callee.qualname) for edge in ruled_calls(reading)}
     assert shown >= {(f"{folder}/sampler.py", name) for folder in ("first", "second") for name in ("Sampler.step",)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from by_rules import ruled_calls, ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
@@ -12,7 +13,7 @@ from lmp.codebase.roles import strength
 from lmp.codebase.roles.pitfalls import Pitfall, pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
-from lmp.codebase.rows import every_row, nesting, taking_part
+from lmp.codebase.rows import every_row, taking_part
 
 ENGINE = """import torch
 import torch.nn.functional as F
@@ -77,7 +78,7 @@ def symbols(rows: list[Row], section: str) -> set[str]:
 
 def test_parts_without_telling_names(tmp_path: Path) -> None:
     reading = read(tmp_path, ENGINE)
-    rows = every_row(reading)
+    rows = ruled_rows(reading)
     assert "Zebra" in symbols(rows, "attention")
     assert {"Pool", "Pool.alloc", "Pool.free"} <= symbols(rows, "kv_cache")
     assert {"Walrus", "Walrus.add", "Walrus.go"} <= symbols(rows, "scheduler")
@@ -93,8 +94,8 @@ def test_names_alone_play_no_part(tmp_path: Path) -> None:
 
 
 def told(reading: Reading) -> list[Pitfall]:
-    rows = every_row(reading)
-    return pitfalls(reading, taking_part(rows, nesting(reading, rows)))
+    rows = ruled_rows(reading)
+    return pitfalls(reading, taking_part(rows, ruled_calls(reading)))
 
 
 PITFALLS = """import os
@@ -223,7 +224,7 @@ def application():
 
 
 def test_subcommands_and_makers_of_servers_are_ways_to_run(tmp_path: Path) -> None:
-    rows = every_row(read(tmp_path, STARTED))
+    rows = ruled_rows(read(tmp_path, STARTED))
     # Of the method that the parser starts, the class that overrides it; of a plain function, the function.
     assert symbols(rows, "entry_points") == {"Walk", "jump", "application"}
 
@@ -231,13 +232,13 @@ def test_subcommands_and_makers_of_servers_are_ways_to_run(tmp_path: Path) -> No
 def test_what_lies_beside_a_run_counts_less(tmp_path: Path) -> None:
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "m.py").write_text(ENGINE)
-    rows = every_row(read(tmp_path, ENGINE))
+    rows = ruled_rows(read(tmp_path, ENGINE))
     ranks = {row.place.file: row.rank for row in rows if row.symbol == "Pool"}
     # The same class has three witnesses less there, one more where others of its file are shown; its methods too few.
     assert ranks["experiments/m.py"] - ranks["m.py"] == 4
     assert {row.place.file for row in rows if row.symbol == "Pool.alloc"} == {"m.py"}
     (tmp_path / "m.py").write_text("x = 1\n")
-    aside = every_row(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    aside = ruled_rows(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
     # Where requests wait beside a run alone, there is no scheduler of a run.
     assert symbols(aside, "scheduler") == set()
 
@@ -273,7 +274,7 @@ def test_settings_files_that_the_code_reads_and_no_presets_of_them(tmp_path: Pat
     (tmp_path / "README.md").write_text("Run `m.py --config sizes/mid`.\n")
     (tmp_path / "sizes" / "mid.yaml").write_text("step_count: 4\nlanes: 1\n")
     (tmp_path / "sizes" / "large.yaml").write_text("step_count: 4\nlanes: 1\ndepth: 2\n")
-    rows = [row for row in every_row(read(tmp_path, SETTINGS)) if row.section == "configuration"]
+    rows = [row for row in ruled_rows(read(tmp_path, SETTINGS)) if row.section == "configuration"]
     assert {(row.place.file, row.symbol) for row in rows} == {
         ("m.py", "RunConfig.step_count"),
         ("m.py", "RunConfig.step_timeout"),
@@ -294,7 +295,7 @@ def test_a_settings_file_that_code_names_comes_before_alike_files(tmp_path: Path
     (folder / "models" / "mid.yaml").write_text("step_count: 4\n")
     (folder / "models" / "large.yaml").write_text("step_count: 8\nstep_timeout: 1\n")
     named = "import hydra\n\n\n@hydra.main(config_path='settings', config_name='serve')\ndef main(args):\n    pass\n"
-    rows = every_row(read(tmp_path, SETTINGS + "\n\n" + named))
+    rows = ruled_rows(read(tmp_path, SETTINGS + "\n\n" + named))
     found = {row.place.file for row in rows if row.section == "configuration" and row.role == "config file"}
     assert found == {"settings/serve.yaml", "settings/models/mid.yaml"}
 
@@ -646,7 +647,7 @@ def test_arguments_of_functions_that_are_made_flags(tmp_path: Path) -> None:
     (package / "work.py").write_text(WORK)
     (package / "__main__.py").write_text(COMMANDS)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    rows = {(row.symbol, row.place.line, row.why) for row in every_row(reading) if row.section == "configuration"}
+    rows = {(row.symbol, row.place.line, row.why) for row in ruled_rows(reading) if row.section == "configuration"}
     # ``other`` is no command. ``work.py`` runs no model, and nothing else does: its files count.
     assert rows == {
         ("--size", 2, "4"),
@@ -678,7 +679,7 @@ def run(k, v):
     View(k, v, 1).put(k, v)
 """
     # Keys and values of a table are those of no cache.
-    assert symbols(every_row(read(tmp_path, text)), "kv_cache") & {"View", "Table"} == {"View"}
+    assert symbols(ruled_rows(read(tmp_path, text)), "kv_cache") & {"View", "Table"} == {"View"}
 
 
 ATTENDS = """import flashinfer
@@ -735,7 +736,7 @@ class Walrus:
 
 
 def test_attention_by_its_ties(tmp_path: Path) -> None:
-    rows = [row for row in every_row(read(tmp_path, ATTENDS)) if row.section == "attention"]
+    rows = [row for row in ruled_rows(read(tmp_path, ATTENDS)) if row.section == "attention"]
     found = {row.symbol for row in rows}
     # The object of another package that computes it is run in forward, prepared in ready; twice works on its
     # operands for it alone; bounds makes the mask. A matrix product of the same package is no attention.
@@ -819,7 +820,7 @@ if __name__ == "__main__":
 
 
 def test_cache_by_what_makes_sizes_and_gives_back(tmp_path: Path) -> None:
-    found = symbols(every_row(read(tmp_path, HOLDS)), "kv_cache")
+    found = symbols(ruled_rows(read(tmp_path, HOLDS)), "kv_cache")
     # Shelf keeps keys and values, Runner divides the free memory by the bytes of a token,
     # makes the cache, and gives places back.
     assert found >= {"Shelf", "Shelf.__init__", "Shelf.free"}
@@ -890,7 +891,7 @@ def main():
 
 
 def test_what_hands_the_cache_on(tmp_path: Path) -> None:
-    found = symbols(every_row(read(tmp_path, HANDED_ON)), "kv_cache")
+    found = symbols(ruled_rows(read(tmp_path, HANDED_ON)), "kv_cache")
     # Mix makes and empties a Holder.
     assert found >= {"Holder", "Holder.__init__", "Holder.reset", "Mix.setup_cache", "Mix.reset_cache"}
     assert "main" not in found
@@ -986,7 +987,7 @@ if __name__ == "__main__":
 
 
 def test_keys_and_values_that_no_object_owns(tmp_path: Path) -> None:
-    found = symbols(every_row(read(tmp_path, RETURNED)), "kv_cache")
+    found = symbols(ruled_rows(read(tmp_path, RETURNED)), "kv_cache")
     # Mix joins them, Model collects those of its layers, put fills them, put_where has another do so, spread fills
     # those that main gives it, main and go_on carry them from step to step. The key of a lookup is that of any cache.
     assert found == {"Mix.forward", "Model.forward", "put", "put_where", "spread", "go_on", "main"}
@@ -1039,7 +1040,7 @@ def main():
 
 
 def test_a_lender_of_tensors_and_what_sets_a_length(tmp_path: Path) -> None:
-    rows = [row for row in every_row(read(tmp_path, LENT)) if row.section == "kv_cache"]
+    rows = [row for row in ruled_rows(read(tmp_path, LENT)) if row.section == "kv_cache"]
     # Lender says that it keeps tensors, gives their handles and takes them back.
     assert {row.symbol for row in rows} == {"Lender", "Lender.allocate", "Lender.free", "Run.again"}
 
@@ -1117,7 +1118,7 @@ def main():
 
 
 def test_a_table_of_attention_and_its_parts(tmp_path: Path) -> None:
-    rows = [row for row in every_row(read(tmp_path, TABLES)) if row.section == "attention"]
+    rows = [row for row in ruled_rows(read(tmp_path, TABLES)) if row.section == "attention"]
     # A table is filled and read by two functions. SelfAttention takes a FusedQKV; repeat is given
     # keys and values by what attends; the layer makes the mask through another package.
     assert {row.symbol for row in rows} >= {
@@ -1161,7 +1162,7 @@ def test_flags_of_what_wraps_a_run(tmp_path: Path) -> None:
     }.items():
         (package / f"{name}.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    rows = [row.symbol for row in every_row(reading) if row.section == "configuration"]
+    rows = [row.symbol for row in ruled_rows(reading) if row.section == "configuration"]
     # What serves takes part in a run. The decorator of what runs a model reads the flags of the run. These come first;
     # where a code base has few settings, those of other files follow.
     assert rows == ["--port", "--size", "--other"]
@@ -1181,7 +1182,7 @@ def test_of_many_alike_what_most_share_comes_first(tmp_path: Path, monkeypatch: 
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(strength, "MOST", 3)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    shown = [row.symbol for row in every_row(reading) if row.section == "attention"]
+    shown = [row.symbol for row in ruled_rows(reading) if row.section == "attention"]
     # Seven classes do the same; six files import the one that stands last by its name and its file.
     assert shown[0] == "ZebraAttention"
     assert len(shown) == 3
@@ -1197,7 +1198,7 @@ def test_settings_that_a_constructor_sets_itself(tmp_path: Path) -> None:
     )
     (tmp_path / "net.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    fields = [row for row in every_row(reading) if row.section == "configuration" and row.role == "config class field"]
+    fields = [row for row in ruled_rows(reading) if row.section == "configuration" and row.role == "config class field"]
     # The path is given to it. A worker is no config, whatever it keeps.
     assert [(row.symbol, row.place.line) for row in fields] == [
         ("NetConfig.max_len", 7),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from by_rules import ruled_calls, ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.scheduling import scheduler_rows
-from lmp.codebase.rows import every_row, nesting
 
 MODEL = """import torch
 import torch.nn.functional as F
@@ -86,7 +86,7 @@ def read(folder: Path, files: dict[str, str]) -> list[Row]:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return every_row(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+    return ruled_rows(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
 
 
 @pytest.fixture(scope="module")
@@ -1153,7 +1153,7 @@ def test_names_that_a_package_assigns_decorators_that_hand_on_and_files_of_words
     settings = {row.symbol for row in rows if row.section == "configuration"}
     assert settings == {"Config.width", "Config.layers", "Sampler.config", "Sampler.__call__.tokens"}
     reading = Reading(read_repository(tmp_path, Selection(), lambda done, total, file: None))
-    edges = {(edge.caller.qualname, edge.callee.qualname) for edge in nesting(reading, rows)}
+    edges = {(edge.caller.qualname, edge.callee.qualname) for edge in ruled_calls(reading)}
     # Another package checks what ``typed`` hands to it; the loop calls the module.
     assert {("Sampler.__call__", "Sampler.draw_all"), ("Sampler.draw_all", "Net.forward")} <= edges
     assert not [caller for caller, _ in edges if caller == "typed"]

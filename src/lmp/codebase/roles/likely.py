@@ -24,9 +24,16 @@ from lmp.codebase.roles.strength import Thing, Weighing, name_of
 from lmp.codebase.roles.words import field_words, says, split, vocabulary
 
 FILE = Path(__file__).with_name("weights.toml")
-LEAST = {"kv_cache": 0.4, "scheduler": 0.4, "sampling": 0.4, "attention": 0.4, "nesting": 0.1}
+LEAST = {"kv_cache": 0.5, "scheduler": 0.5, "sampling": 0.5, "attention": 0.5, "nesting": 0.1}
 """How likely it must be. What the nesting shows is a call of the code in any case: only whether it matters is not
 sure."""
+KEPT = 0.15
+"""How likely what rules show must be at least."""
+ALONE = 0.2
+"""How likely what no rule shows must be by what its code does, whatever it, its file and its folder are named."""
+NAMES = ("named ", "file ", "folder ")
+SMALL = 64
+"""Things of a code base that count at least: of fewer, how many play a part says nothing."""
 MOST_EDGES, MOST_ROWS = 40, 80
 """What is shown at most. Nobody reads a longer list."""
 NEAR = (0, 1, 2, 4, 7)
@@ -64,13 +71,17 @@ class Likely:
         found: dict[str, list[tuple[float, Row]]] = {section: [] for section in roles}
         weight = weights()
         for section, key, witnesses in self.things():
-            chance = _chance(weight[section], witnesses)
-            if chance >= LEAST[section]:
-                row = self.shown[section].get(key) or self.ruled[section].get(key)
+            row = self.shown[section].get(key)
+            if key not in self.weighing.things and key not in self.ruled[section] and row is None:
+                continue
+            chance = chance_of(weight[section], witnesses)
+            if chance >= (LEAST[section] if row is None else KEPT) and (row or alone(weight[section], witnesses)):
+                row = row or self.ruled[section].get(key)
                 if row is None:
                     thing = self.weighing.things[key]
-                    why = f"as {' and '.join(_strongest(weight[section], witnesses))} say"
-                    row = Row(section, roles[section](thing.name, thing), name_of(thing), Place(*key), why)
+                    row = Row(
+                        section, roles[section](thing.name, thing), name_of(thing), Place(*key), "by its witnesses"
+                    )
                 found[section].append((chance, row))
         for rows in found.values():
             rows.sort(key=lambda each: -each[0])
@@ -78,7 +89,7 @@ class Likely:
 
     def nesting(self) -> list[Edge]:
         weight = weights()["nesting"]
-        found = [(_chance(weight, witnesses), edge) for edge, witnesses in self.calls()]
+        found = [(chance_of(weight, witnesses), edge) for edge, witnesses in self.calls()]
         found.sort(key=lambda each: (-each[0], each[1].caller.key, each[1].line))
         return [edge for chance, edge in found[:MOST_EDGES] if chance >= LEAST["nesting"]]
 
@@ -117,7 +128,7 @@ class Likely:
             found["same folder"] = caller.file.rpartition("/")[0] == callee.file.rpartition("/")[0]
             for kind, far in self.far.items():
                 found[f"nearer to {kind}"] = far.get(callee, math.inf) < far.get(caller, -1.0)
-            found["calls of the code base"] = math.log2(1 + len(pairs))
+            found["calls of the code base"] = math.log2(1 + max(SMALL, len(pairs)))
             yield every[0][0], found
 
     @cached_property
@@ -267,7 +278,7 @@ class Likely:
         found.update((f"file {part}", 1.0) for part in vocabulary() if says(base, part))
         found.update((f"folder {part}", 1.0) for part in vocabulary() if says(folder, part))
         found["things of the file"] = math.log2(1 + self._in_file[file])
-        found["things of the code base"] = math.log2(1 + len(self.weighing.things))
+        found["things of the code base"] = math.log2(1 + max(SMALL, len(self.weighing.things)))
         found["no Python"] = not file.endswith(".py")
         return _kept(found)
 
@@ -312,12 +323,12 @@ def _near(what: str, far: float | None) -> Iterator[tuple[str, float]]:
         yield from ((f"{what} within {most}", 1.0) for most in NEAR if far <= most)
 
 
-def _chance(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> float:
+def alone(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> bool:
+    """Whether what a thing does speaks for it, without names."""
+    unnamed = {name: value for name, value in witnesses.items() if not name.startswith(NAMES)}
+    return chance_of(weight, unnamed) >= ALONE
+
+
+def chance_of(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> float:
     points = weight.get("", 0.0) + sum(weight[name] * value for name, value in witnesses.items() if name in weight)
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, points))))
-
-
-def _strongest(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> list[str]:
-    """The three witnesses that say most for it."""
-    points = {name: weight[name] * value for name, value in witnesses.items() if value and weight.get(name, 0.0) > 0}
-    return sorted(points, key=lambda name: (-points[name], name))[:3]

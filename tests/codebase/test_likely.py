@@ -1,0 +1,108 @@
+"""What is shown of a run, by what witnesses weigh. Weights are given here: each chance is worked out by hand."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles import likely
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row, nesting
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+TEXT = """import torch
+
+
+def grow(x):
+    return pour(x) + pour(x)
+
+
+def pour(x):
+    for row in x:
+        row = row + 1
+    return row
+
+
+def stone(x):
+    return x
+"""
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    (tmp_path / "run.py").write_text(TEXT)
+    return Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+
+
+def weigh(monkeypatch: pytest.MonkeyPatch, **given: dict[str, float]) -> None:
+    """Sections without weights show nothing: their chance is 1 / (1 + e^9)."""
+    never = {"": -9.0}
+    sections = ("kv_cache", "scheduler", "sampling", "attention", "nesting")
+    monkeypatch.setattr(likely, "weights", lambda: {each: given.get(each, never) for each in sections})
+
+
+def test_a_chance_is_that_of_the_sum() -> None:
+    # 2 * 0.5 - 1 = 0 points are a half; ln 3 points are three of four; what has no weight says nothing.
+    assert likely.chance_of({"": -1.0, "a": 0.5}, {"a": 2.0, "b": 7.0}) == 0.5
+    assert likely.chance_of({"": 0.0, "a": math.log(3)}, {"a": 1.0}) == pytest.approx(0.75)
+    # No sum is too large to be told.
+    assert likely.chance_of({"": 1e9}, {}) == pytest.approx(1.0)
+
+
+def test_what_a_thing_does_counts(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only pour has a loop. -2 + 4 = 2 points are 88 of 100.
+    weigh(monkeypatch, sampling={"": -2.0, "loops": 4.0})
+    rows = [row for row in every_row(reading) if row.section == "sampling"]
+    assert [(row.symbol, row.why) for row in rows] == [("pour", "by its witnesses")]
+
+
+def test_a_name_needs_something_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.py").write_text(TEXT.replace("stone", "sampler").replace("pour", "sample"))
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    # Both names say sampling: -2 + 4 points. Without the name sampler has -2 points (12 of 100), sample -2 + 1 (27).
+    weigh(monkeypatch, sampling={"": -2.0, "named sampling": 4.0, "loops": 1.0})
+    rows = [row for row in every_row(reading) if row.section == "sampling"]
+    assert [row.symbol for row in rows] == ["sample"]
+
+
+def test_calls_that_matter_are_shown_once(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    # grow calls pour twice: one call of the nesting. Nothing calls stone.
+    weigh(monkeypatch, nesting={"": -2.5, "callee loops": 1.0})
+    assert [(edge.caller.qualname, edge.callee.qualname, edge.line) for edge in nesting(reading)] == [
+        ("grow", "pour", 5)
+    ]
+    # -2.5 points are 7.6 of 100, and 10 are needed.
+    weigh(monkeypatch, nesting={"": -2.5})
+    assert nesting(reading) == []
+
+
+def test_each_section_has_weights() -> None:
+    weights = likely.weights()
+    assert set(weights) == set(likely.LEAST)
+    assert all("" in each and len(each) > 20 for each in weights.values())
+    assert all(math.isfinite(weight) for each in weights.values() for weight in each.values())
+
+
+def test_the_fit_keeps_what_tells_and_drops_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    fit_roles = __import__("fit_roles")
+    # In each of two code bases, half of 120 things are told by one witness; the other holds for every second one of
+    # both halves, and so says nothing.
+    samples = [((("run.py", 10 * at),), {"tells": float(at % 4 < 2), "noise": float(at % 2)}) for at in range(120)]
+    rows = [{"weight": "core", "file": "run.py", "line": 10 * at} for at in range(120) if at % 4 < 2]
+    bases = {"one": samples, "two": samples}
+    fit = fit_roles.Fit("sampling", bases, {name: {"sampling": rows} for name in bases})
+    weights, added = fit.of(["one", "two"])
+    by_name = dict(zip(fit.names, weights, strict=True))
+    assert by_name["tells"] > 1
+    assert abs(by_name["noise"]) < 0.05
+    assert added < 0
+    found = fit.found(samples, (np.array(weights), added))
+    assert {place[0][1] for place in found} == {row["line"] for row in rows}
+    sys.modules.pop("fit_roles", None)
