@@ -1,6 +1,7 @@
 """Scores what reading finds of a code base against the truth that was written by reading (tests/data/truth).
 
     python scripts/score_codebase.py NAME FOLDER
+    python scripts/score_codebase.py NAME --second        what a second reader named, as if a tool had found it
 
 NAME is the truth's file without ``.toml``, FOLDER the unpacked archive's folder from which the truth's paths count.
 For each section: the recall of the core rows, and the precision of what was found. A found row is right where a core
@@ -62,12 +63,16 @@ def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:4.0f} % {part:4}/{whole:<4}" if whole else f"   -   {part:4}/{whole:<4}"
 
 
-def main(name: str, folder: Path) -> None:
+def main(name: str, folder: str) -> None:
     from lmp.codebase.rows import rows_of
 
     truth = tomllib.loads((TRUTH / f"{name}.toml").read_text(encoding="utf-8"))
     begun = time.time()
-    found = rows_of(folder)
+    if folder == "--second":
+        second = tomllib.loads((TRUTH / "second" / f"{name}.toml").read_text(encoding="utf-8"))
+        found = {section: [ends(section, row)[0] for row in second.get(section, [])] for section in SECTIONS}
+    else:
+        found = rows_of(Path(folder))
     print(f"{name}: {time.time() - begun:.1f} s")
     print_scores(truth, found)
 
@@ -80,4 +85,4 @@ def print_scores(truth: Mapping[str, object], found: Mapping[str, Iterable[Ends]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from lmp.codebase.facts import ConfigFile, Place
-from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.graph.records import Chain, Class, Function
 from lmp.codebase.graph.values import FunctionValue, innermost
 from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
 from lmp.codebase.roles.reach import Reading, Row, place
@@ -41,9 +41,10 @@ def configuration_rows(reading: Reading) -> list[Row]:
         found.setdefault((where, part), Row("configuration", mechanism, symbol, where, default or ""))
 
     def add_fields(of: Class) -> None:
+        asked = {line: default for _, _, default, line in reading.facts.graphs[of.file].keys}
         for name, line, value in _settings(of):
             if not name.startswith("_"):
-                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value)
+                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line))
 
     def add_arguments(function: Function, may_be_left_out: bool = False) -> None:
         of = function.qualname.removesuffix(".__init__")
@@ -119,7 +120,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
         asked: dict[tuple[str, str], tuple[Place, str]] = {}
         for file, graph in reading.facts.graphs.items():
             for name, key, default, line in sorted(graph.keys, key=lambda each: each[3]) if counts(file) else ():
-                asked.setdefault((name, key), (Place(file, line), default))
+                # What a function takes out of its keywords, its callers write as arguments.
+                if name != "kwargs":
+                    asked.setdefault((name, key), (Place(file, line), default))
         for (name, key), (where, default) in asked.items():
             add("key", f"{name}.{key}", where, default, key)
     return list(found.values())
@@ -246,7 +249,7 @@ def _files(reading: Reading) -> set[str]:
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     """What the body of a class names, annotated or by a value alone; else the plain values that its constructor sets
-    without being given them."""
+    without being given them, or takes out of its keywords: ``self.layers = kwargs.pop("layers", 12)``."""
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
     inside = [(each.line, each.end) for each in of.methods.values()]
@@ -255,8 +258,14 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     made = of.methods.get("__init__")
     if found or made is None:
         return found
-    plain = [each for each in named if each[0] not in made.params and not of.attributes.get(each[0])]
+    plain = [each for each in named if each[0] not in made.params and all(map(_taken, of.attributes.get(each[0], ())))]
     return [each for each in plain if made.line <= each[1] <= made.end]
+
+
+def _taken(value: tuple[Function | None, Chain]) -> bool:
+    """Whether a value is taken out of the keywords of its function."""
+    function, chain = value
+    return function is not None and f"*{chain[0]}" in function.params and chain[1:2] in (("pop",), ("get",))
 
 
 def is_config(reading: Reading, of: Class) -> bool:

@@ -318,8 +318,9 @@ def made_with(reading: Reading, of: Class) -> set[Class]:
 
 
 def named_bases(reading: Reading, of: Class) -> set[str]:
-    """The last names of what a class, and what is above it, builds on."""
-    return {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
+    """The last names of what a class, and what is above it, builds on; every class builds on ``object``."""
+    bases = {str(chain[-1]) for each in reading.graph.evaluator.line(of) for chain in each.bases if chain}
+    return bases - {"object"}
 
 
 def _given_back(reading: Reading, function: Function) -> list[Class]:

@@ -1,8 +1,8 @@
-"""How much speaks for a row: each witness is read from the code, and what has too few is not shown.
+"""How much speaks for a row that rules found: each witness is read from the code, and what has too few is not shown.
 
 A name alone proves nothing, and neither does a call alone. A name counts one, and so does the name of what is around,
 a caller elsewhere, a loop of the run that leads there; what is seen to behave so counts two. What stands beside a run
-counts against it.
+counts against it. :mod:`lmp.codebase.roles.likely` weighs what is shown here with further witnesses.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Weighing:
         return any(says(each, part) for each in words for part in PARTS[section])
 
     def weight(self, section: str, row: Row, every: AbstractSet[tuple[str, int]]) -> int:
+        """How many witnesses speak for a row; ``every`` are the places that the section's rules found."""
         thing = self.things.get((row.place.file, row.place.line))
         if thing is None:
             # A line within a function that is shown.
