@@ -21,7 +21,7 @@ from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
 from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
 from lmp.codebase.roles.strength import Thing, Weighing, name_of
-from lmp.codebase.roles.words import field_words, says, split, vocabulary
+from lmp.codebase.roles.words import field_words, parts_of, split
 
 FILE = Path(__file__).with_name("weights.toml")
 LEAST = {"kv_cache": 0.5, "scheduler": 0.5, "sampling": 0.5, "attention": 0.5, "nesting": 0.1}
@@ -203,7 +203,7 @@ class Likely:
             found.update(_near(f"to {kind}", far.get(function)))
         for kind, depth in self.below.items():
             found.update(_near(f"below {kind}", depth.get(function)))
-        found.update((f"named {part}", 1.0) for part in vocabulary() if says(name, part))
+        found.update((f"named {part}", 1.0) for part in parts_of(name))
         self._functions[function] = _kept(found)
         return self._functions[function]
 
@@ -215,9 +215,9 @@ class Likely:
         for verb, names in (("named", [function.name]), ("given", given), ("reads", read)):
             said = {word for name in names for word in split(name)}
             found.update((f"{verb} word {word}", 1.0) for word in field_words() & said)
-        for part in vocabulary():
-            for verb, names in (("given", given), ("reads", read), ("calls", called)):
-                found[f"{verb} {part}"] = min(5, sum(says(name, part) for name in names))
+        for verb, names in (("given", given), ("reads", read), ("calls", called)):
+            counted = Counter(part for name in names for part in parts_of(name))
+            found.update((f"{verb} {part}", min(5, count)) for part, count in counted.items())
         found.update(
             {
                 "writes items": bool(function.writes),
@@ -252,7 +252,8 @@ class Likely:
                     for name, value in self._inside(method).items():
                         found[name] = max(found.get(name, 0.0), value)
             fields = [*(each.name for each in thing.fields), *thing.attributes]
-            found.update((f"keeps {part}", min(5, sum(says(each, part) for each in fields))) for part in vocabulary())
+            kept = Counter(part for each in fields for part in parts_of(each))
+            found.update((f"keeps {part}", min(5, count)) for part, count in kept.items())
             found.update(
                 {
                     "class": 1.0,
@@ -274,9 +275,9 @@ class Likely:
             found["line within a function"] = 1.0
         if thing is not None and not isinstance(thing, Function):
             found.update((f"named word {word}", 1.0) for word in field_words() & split(thing.name))
-            found.update((f"named {part}", 1.0) for part in vocabulary() if says(thing.name, part))
-        found.update((f"file {part}", 1.0) for part in vocabulary() if says(base, part))
-        found.update((f"folder {part}", 1.0) for part in vocabulary() if says(folder, part))
+            found.update((f"named {part}", 1.0) for part in parts_of(thing.name))
+        found.update((f"file {part}", 1.0) for part in parts_of(base))
+        found.update((f"folder {part}", 1.0) for part in parts_of(folder))
         found["things of the file"] = math.log2(1 + self._in_file[file])
         found["things of the code base"] = math.log2(1 + max(SMALL, len(self.weighing.things)))
         found["no Python"] = not file.endswith(".py")

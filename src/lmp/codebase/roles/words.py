@@ -43,10 +43,15 @@ def split(name: str) -> frozenset[str]:
 
 
 @cache
+def parts_of(name: str) -> frozenset[str]:
+    """The parts of which a name has all words of an entry."""
+    has = split(name)
+    return frozenset(part for part, every in vocabulary().items() if any(one <= has for one in every))
+
+
 def says(name: str, part: str) -> bool:
     """Whether a name has all words of one of the part's entries."""
-    has = split(name)
-    return any(one <= has for one in vocabulary().get(part, ()))
+    return part in parts_of(name)
 
 
 def rank(name: str, part: str) -> int | None:
