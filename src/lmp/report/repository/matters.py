@@ -79,7 +79,7 @@ def lines(study: Study, matter: Matter) -> list[Line]:
         bullets.insert(0, sentence(Bold(matter.title), ": no queue of requests was found; of batches:"))
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
     for owner, rows in list(named.items())[:MOST_GROUPS]:
-        what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["by names and other signs"]
+        what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["likely, by names and other signs"]
         places = joined([pointer(row.place, row.symbol) for row in rows[:MOST_OF_ONE]])
         bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", places))
     left += sum(min(len(rows), MOST_OF_ONE) for rows in list(named.values())[MOST_GROUPS:])
