@@ -20,7 +20,7 @@ from score_codebase import SECTIONS, TRUTH, Ends, ends, near, score
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
-from lmp.codebase.roles.likely import FILE, KEPT, LEAST, MOST_EDGES, MOST_ROWS, Witnesses, alone, chance_of
+from lmp.codebase.roles.likely import FILE, LEAST, MOST_EDGES, MOST_ROWS, Witnesses, shown_at
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.rows import likely
 
@@ -101,17 +101,10 @@ class Fit:
 
     def found(self, of: Samples, fitted: tuple[np.ndarray, float]) -> list[Ends]:
         weight = {"": fitted[1], **dict(zip(self.names, fitted[0], strict=True))}
-        chances = [(chance_of(weight, witnesses), one, witnesses) for one, witnesses in of]
-        chances.sort(key=lambda each: -each[0])
-        if self.section == "nesting":
-            return [one for chance, one, _ in chances[:MOST_EDGES] if chance >= LEAST["nesting"]]
-        kept = [
-            one
-            for chance, one, witnesses in chances
-            if chance >= (KEPT if witnesses.get("shown") else LEAST[self.section])
-            and (witnesses.get("shown") or alone(weight, witnesses))
-        ]
-        return kept[:MOST_ROWS]
+        chances = ((shown_at(self.section, weight, witnesses), one) for one, witnesses in of)
+        kept = [(chance, one) for chance, one in chances if chance is not None]
+        kept.sort(key=lambda each: -each[0])
+        return [one for _, one in kept[: MOST_EDGES if self.section == "nesting" else MOST_ROWS]]
 
 
 def main(given: list[str]) -> None:

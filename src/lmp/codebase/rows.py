@@ -54,7 +54,7 @@ def nesting(reading: Reading) -> list[Edge]:
 def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
     """Places of what takes part in a run."""
     ends = {each.key for edge in edges for each in (edge.caller, edge.callee)}
-    return ends | {(row.place.file, row.place.line) for row in rows if row.section != "configuration"}
+    return ends | {row.key for row in rows if row.section != "configuration"}
 
 
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
@@ -64,7 +64,7 @@ def rows_of(folder: Path) -> dict[str, list[Ends]]:
     found: dict[str, list[Ends]] = {}
     edges = nesting(reading)
     for row in rows:
-        found.setdefault(row.section, []).append(((row.place.file, row.place.line),))
+        found.setdefault(row.section, []).append((row.key,))
     told = pitfalls(reading, taking_part(rows, edges))
     found["pitfalls"] = [tuple((at.file, at.line) for at in each.places) for each in told]
     found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]

@@ -379,7 +379,7 @@ class CallGraph:
                 given = dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance))
                 kinds = self.evaluator.values(function, call.callee) if given else ()
                 made = [each.of for each in kinds if isinstance(each, ClassValue)]
-                if made and not any(map(self._beyond, made)):
+                if made and not any(map(self.evaluator.beyond, made)):
                     # A record of the code base's own keeps what it is given, and calls nothing.
                     continue
                 # The call itself leads to another package.
@@ -403,14 +403,10 @@ class CallGraph:
                                     yield Edge(function, run, call.line, "inheritance", 1, call)
 
     def _uncalled(self, of: Class) -> Iterator[Function]:
-        if self._beyond(of):
+        if self.evaluator.beyond(of):
             for name, each in of.methods.items():
                 if not name.startswith("_") and not each.decorators and each not in self.callers:
                     yield each
-
-    def _beyond(self, of: Class) -> bool:
-        """Whether a class builds on one of another package."""
-        return len(self.evaluator.bases(of)) < len(of.bases)
 
     # -- by name -------------------------------------------------------------------------------------------------------
 
@@ -422,7 +418,7 @@ class CallGraph:
             return {}
         values = self.evaluator.values(function, (chain[:-1],)) if len(chain) == 2 else ()
         kinds = [each.of for each in values if isinstance(each, ClassValue | Instance)]
-        if any(self._beyond(above) for of in kinds for above in self.evaluator.line(of)):
+        if any(self.evaluator.beyond(above) for of in kinds for above in self.evaluator.line(of)):
             # A variable's object of a known class gets what that lacks from the other package that it builds on.
             return {}
         # What hands a call on to a part by the same name does not mean itself.

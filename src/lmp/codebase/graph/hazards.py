@@ -118,8 +118,10 @@ MAKES_FILE = re.compile(
 
 
 def _tells_inputs_apart(source: Source, node: ast.If, inside: Function) -> bool:
-    """Whether a path that is given is tested for what kind of input it is, and nothing is made or left undone for it:
-    that decides nothing for a later run."""
+    """Whether a path that is given is tested only for what kind of input it is.
+
+    Nothing is made or left undone for it: that decides nothing for a later run.
+    """
     given = any(isinstance(one, ast.Name) and one.id in inside.params for one in ast.walk(node.test))
     if not given or isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
         return isinstance(node.body[-1], ast.Raise)

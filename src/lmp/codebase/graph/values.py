@@ -731,9 +731,13 @@ class Evaluator:
             return typed
         return tuple(found)
 
+    def beyond(self, of: Class) -> bool:
+        """Whether a class builds on one of another package."""
+        return len(self.bases(of)) < len(of.bases)
+
     def _builds_on_others(self, of: Class) -> bool:
         """Whether a class builds on one of another package: else no object of it is one of that package's."""
-        bases = [chain[-1] for each in self.line(of) if len(self.bases(each)) < len(each.bases) for chain in each.bases]
+        bases = [chain[-1] for each in filter(self.beyond, self.line(of)) for chain in each.bases]
         return any(name not in PLAIN for name in bases)
 
     def _decorates(self, of: Function, name: str) -> Iterator[Value]:

@@ -65,7 +65,7 @@ def cache_rows(reading: Reading) -> list[Row]:
 
     def add(of: Class | Function, why: str, rank: int = 0) -> None:
         row = Row("kv_cache", role_of(of.name, of), of.qualname, place(of), why, rank)
-        found.setdefault((row.place.file, row.place.line), row)
+        found.setdefault(row.key, row)
 
     classes = dict(_classes(reading))
     for of, why in classes.items():

@@ -248,8 +248,10 @@ def _files(reading: Reading) -> set[str]:
 
 
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
-    """What the body of a class names, annotated or by a value alone; else the plain values that its constructor sets
-    without being given them, or takes out of its keywords: ``self.layers = kwargs.pop("layers", 12)``."""
+    """What the body of a class names, annotated or by a value alone; else what its constructor sets.
+
+    These are plain values, and what it takes out of its keywords: ``self.layers = kwargs.pop("layers", 12)``.
+    """
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
     inside = [(each.line, each.end) for each in of.methods.values()]

@@ -86,13 +86,13 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         add("cli", handler.qualname, place(handler), command)
     by_key = {each.key: each for each in reading.functions}
     for row in list(found.values()):
-        way = by_key.get((row.place.file, row.place.line))
+        way = by_key.get(row.key)
         for to in _handed(reading, way) if way is not None else ():
             add(row.role, to.qualname, place(to), row.why)
     # A handler within the method that makes a server belongs to its class.
     within = {each.key for each in reading.functions if each.nested and each.outermost.owner is not None}
     asked = [row for row in route_rows(reading) if ASKS.match(row.why) and not says(row.place.file, "beside")]
-    asked = [row for row in asked if (row.place.file, row.place.line) not in within]
+    asked = [row for row in asked if row.key not in within]
     for row in asked if len({row.place.file for row in asked}) <= MOST_SERVERS else ():
         add("server", row.symbol, row.place, row.why)
     given: list[Function | Class] = [*_runners(reading), *_model(reading), *_builders(reading)]
@@ -434,7 +434,7 @@ def _started(reading: Reading, running: set[Function], known: set[tuple[str, int
                     waiting.append(to)
                 found[to] = "server"
     found |= {each: "library" for each in hands_on(reading) if each.name in GENERATES}
-    routes = {(row.place.file, row.place.line) for row in route_rows(reading)}
+    routes = {row.key for row in route_rows(reading)}
     for each in sorted(repeating, key=lambda each: each.key):
         inside = {one for one in _inside(reading, each) if one is not each}
         others = any(one.file != each.file for one in inside) and split(each.name) & set(GENERATES)

@@ -57,11 +57,12 @@ class Likely:
         self.weighing = weighing
         self.paths = paths
         self.edges = edges
-        self.ruled = {section: {_key(row): row for row in rows} for section, rows in ruled.items()}
+        self._functions: dict[Function, Witnesses] = {}
+        self.ruled = {section: {row.key: row for row in rows} for section, rows in ruled.items()}
         self.shown: dict[str, dict[Key, Row]] = {section: {} for section in ruled}
         for row in shown:
             if row.section in self.shown:
-                self.shown[row.section][_key(row)] = row
+                self.shown[row.section][row.key] = row
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
@@ -74,8 +75,8 @@ class Likely:
             row = self.shown[section].get(key)
             if key not in self.weighing.things and key not in self.ruled[section] and row is None:
                 continue
-            chance = chance_of(weight[section], witnesses)
-            if chance >= (LEAST[section] if row is None else KEPT) and (row or alone(weight[section], witnesses)):
+            chance = shown_at(section, weight[section], witnesses)
+            if chance is not None:
                 row = row or self.ruled[section].get(key)
                 if row is None:
                     thing = self.weighing.things[key]
@@ -89,9 +90,10 @@ class Likely:
 
     def nesting(self) -> list[Edge]:
         weight = weights()["nesting"]
-        found = [(chance_of(weight, witnesses), edge) for edge, witnesses in self.calls()]
+        chances = ((shown_at("nesting", weight, witnesses), edge) for edge, witnesses in self.calls())
+        found = [(chance, edge) for chance, edge in chances if chance is not None]
         found.sort(key=lambda each: (-each[0], each[1].caller.key, each[1].line))
-        return [edge for chance, edge in found[:MOST_EDGES] if chance >= LEAST["nesting"]]
+        return [edge for _, edge in found[:MOST_EDGES]]
 
     # -- witnesses -----------------------------------------------------------------------------------------------------
 
@@ -165,10 +167,6 @@ class Likely:
         """How many own functions call each, and how many it calls."""
         pairs = {(edge.caller, edge.callee) for sites in self.paths.sites.values() for site in sites for edge in site}
         return Counter(callee for _, callee in pairs), Counter(caller for caller, _ in pairs)
-
-    @cached_property
-    def _functions(self) -> dict[Function, Witnesses]:
-        return {}
 
     def _of_function(self, function: Function) -> Witnesses:
         """Witnesses of a function alone, worked out once."""
@@ -309,10 +307,6 @@ class Likely:
         }
 
 
-def _key(row: Row) -> Key:
-    return row.place.file, row.place.line
-
-
 def _kept(found: Witnesses) -> Witnesses:
     """Without what does not hold: most of it."""
     return {name: float(value) for name, value in found.items() if value}
@@ -322,6 +316,15 @@ def _near(what: str, far: float | None) -> Iterator[tuple[str, float]]:
     if far is not None:
         yield f"{what} leads", 1.0
         yield from ((f"{what} within {most}", 1.0) for most in NEAR if far <= most)
+
+
+def shown_at(section: str, weight: Mapping[str, float], witnesses: Mapping[str, float]) -> float | None:
+    """How likely it is, where that is enough to be shown."""
+    chance = chance_of(weight, witnesses)
+    if witnesses.get("shown"):
+        return chance if chance >= KEPT else None
+    enough = chance >= LEAST[section] and (section == "nesting" or alone(weight, witnesses))
+    return chance if enough else None
 
 
 def alone(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> bool:

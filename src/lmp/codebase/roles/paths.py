@@ -230,7 +230,7 @@ class Paths:
         return {kind: self.ways(ends, aside.get(kind, ())) for kind, ends in found.items() if ends}
 
     def _played(self, section: str, *roles: str) -> set[Function]:
-        wanted = {(row.place.file, row.place.line) for row in self.rows if row.section == section and row.role in roles}
+        wanted = {row.key for row in self.rows if row.section == section and row.role in roles}
         return {each for each in self.reading.functions if each.key in wanted}
 
     def _modules(self, part: str) -> set[Function]:
@@ -307,7 +307,7 @@ class Paths:
         classes = {each.key: each for each in self.reading.classes}
         found: list[tuple[Row, Function]] = []
         for row in self.rows:
-            key = (row.place.file, row.place.line)
+            key = row.key
             if row.section != "entry_points":
                 continue
             if key in functions:
@@ -607,8 +607,8 @@ class Paths:
 
     def _parts(self, flow: _Flow) -> Iterator[Edge]:
         """What the functions on the way call that plays a part itself, and what such calls lead on to."""
-        parts = {(row.place.file, row.place.line) for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
-        moves = {(row.place.file, row.place.line) for row in self.rows if row.section == "scheduler"}
+        parts = {row.key for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
+        moves = {row.key for row in self.rows if row.section == "scheduler"}
         waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
         seen = set(waiting)
         while waiting:

@@ -147,7 +147,7 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
 def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
     settings = _names_of_settings(reading)
-    depths = _depths(reading, {(row.place.file, row.place.line) for row in entry_rows(reading)})
+    depths = _depths(reading, {row.key for row in entry_rows(reading)})
     taken = Counter(file for file, _ in set(run))
     size = math.log(max(SMALLEST, len(reading.functions)) / MEDIUM)
     bodies = [graph.body for file, graph in reading.facts.graphs.items() if graph.body and reading.is_own(file)]

@@ -63,6 +63,10 @@ class Row:
     rank: int = 0
     """What is named first: the lower, the more certain."""
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.place.file, self.place.line
+
 
 class Reading:
     def __init__(self, facts: RepoFacts) -> None:

@@ -77,10 +77,10 @@ TAKES = frozenset(["pop", "popleft", "get", "remove", "get_nowait", "clear", "po
 
 def scheduler_rows(reading: Reading) -> list[Row]:
     classes = _classes(reading)
-    chunks = {(row.place.file, row.place.line): row for row in _limits(reading)}
+    chunks = {row.key: row for row in _limits(reading)}
     if not classes:
         # Where no requests wait, what is called a scheduler orders something else: tiles, steps of a pipeline.
-        return list(({(row.place.file, row.place.line): row for row in _static(reading)} | chunks).values())
+        return list(({row.key: row for row in _static(reading)} | chunks).values())
     found: dict[tuple[str, int], Row] = dict(chunks)
 
     def add(role: str, symbol: str, where: Place, why: str, rank: int = 0) -> None:
@@ -109,7 +109,7 @@ def scheduler_rows(reading: Reading) -> list[Row]:
     for function, why in _hands_in(reading, classes):
         add(_role(function.name, "queue"), function.qualname, place(function), why)
     for row in _data(reading) if reading.trains else ():
-        found.setdefault((row.place.file, row.place.line), row)
+        found.setdefault(row.key, row)
     for function, why in _works_on_given(reading, classes):
         add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
     return list(found.values())

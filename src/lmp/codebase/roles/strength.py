@@ -63,7 +63,7 @@ class Weighing:
 
     def shown(self, section: str, rows: Iterable[Row], role: RoleOf) -> list[Row]:
         """Rows with witnesses enough, strongest first: those of the section's own rules and those of its words."""
-        found = {(row.place.file, row.place.line): row for row in rows}
+        found = {row.key: row for row in rows}
         ruled = set(found)
         for key, thing in self.things.items():
             words = section != "scheduler" and (section not in ("attention", "sampling") or not _is_python(thing))
@@ -84,9 +84,9 @@ class Weighing:
         # Of equals the plainest name: variants are named by what they add.
         kept.sort(
             key=lambda row: (
-                (row.place.file, row.place.line) in parts,
+                row.key in parts,
                 BESIDE.search(row.symbol) is not None,
-                row.rank - self.shared(self.things.get((row.place.file, row.place.line))),
+                row.rank - self.shared(self.things.get(row.key)),
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,
                 row.place.line,
@@ -123,11 +123,11 @@ class Weighing:
 
     def weight(self, section: str, row: Row, every: AbstractSet[tuple[str, int]]) -> int:
         """How many witnesses speak for a row; ``every`` are the places that the section's rules found."""
-        thing = self.things.get((row.place.file, row.place.line))
+        thing = self.things.get(row.key)
         if thing is None:
             # A line within a function that is shown.
             return ENOUGH
-        ruled = (row.place.file, row.place.line) in every
+        ruled = row.key in every
         file = row.place.file
 
         def told(text: str) -> bool:
@@ -139,7 +139,7 @@ class Weighing:
         # A word against it does not count where its code says that it is about the cache.
         proved = section == "kv_cache" and ruled and row.rank != 1
         points -= 2 * (says(row.symbol, f"not_{section}") and not proved) + 3 * self.reading.is_beside(file)
-        if not isinstance(thing, Function) or (row.place.file, row.place.line) in self.reading.kernels:
+        if not isinstance(thing, Function) or row.key in self.reading.kernels:
             methods = thing.methods.values() if isinstance(thing, Class) else ()
             points += 2 * any(self._behaves(section, method, row, ruled) for method in methods)
             return points + CLASS

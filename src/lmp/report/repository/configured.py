@@ -168,9 +168,7 @@ def setting_value(study: Study, row: Row) -> str:
     line = study.base.lines(row.place.file)[row.place.line - 1]
     if row.role != "config file":
         name = re.escape(row.symbol.rpartition(".")[2])
-        literal = re.match(
-            rf"\s*self\.{name}\s*(?::[^=]+)?=\s*(-?[\d.e_]+|\"[^\"]*\"|'[^']*'|True|False)\s*(?:#.*)?$", line
-        )
+        literal = re.match(rf"\s*self\.{name}\s*(?::[^=]+)?={_LITERAL}\s*(?:#.*)?$", line)
         return literal[1] if literal else ""
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 

@@ -145,8 +145,9 @@ def _called(base: CodeBase, kernel: Kernel, text: str) -> Iterator[Definition]:
 
 
 def accesses(text: str) -> tuple[Counter[str], bool]:
-    """Loads and stores by a subscript or a dereference of a pointer to global memory: a parameter, or a local pointer
-    made of one; and whether objects are made of such pointers, whose methods load and store too.
+    """Loads and stores of global memory, and whether objects are made of its pointers, whose methods load and store.
+
+    Counted are subscripts and dereferences of a parameter that is a pointer, or of a local pointer made of one.
 
     ``text`` begins on the line of the kernel's name and has no comments.
     """

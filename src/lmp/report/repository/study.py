@@ -106,7 +106,7 @@ class Study:
             found.setdefault(row.section, []).append(row)
 
         def weight(row: Row) -> tuple[object, ...]:
-            key = (row.place.file, row.place.line)
+            key = row.key
             used = callers.get(key, 0) + imported.get(key, 0) + 4 * (key in shown)
             by_name = row.why.startswith("by its name")
             return ASIDE.search(row.place.file) is not None, row.rank, by_name, -used, row.place.file, row.place.line
@@ -230,7 +230,7 @@ class Study:
         graph = self.reading.graph
         wanted = {each for edge in self.edges for each in (edge.caller, edge.callee)}
         wanted |= self.reading.reaching(leaves(self.reading))
-        played = {(row.place.file, row.place.line) for row in self.rows if row.section in PLAYED}
+        played = {row.key for row in self.rows if row.section in PLAYED}
         wanted |= {each for each in self.reading.functions if each.key in played}
         launches: dict[tuple[str, str], list[Launch]] = {}
         for each in self.base.facts.launches:
