@@ -20,11 +20,12 @@ from score_codebase import SECTIONS, TRUTH, Ends, ends, near, score
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
+from lmp.codebase.roles import pitfalls
 from lmp.codebase.roles.likely import FILE, LEAST, MOST_EDGES, MOST_ROWS, Witnesses, shown_at
 from lmp.codebase.roles.reach import Reading
-from lmp.codebase.rows import likely
+from lmp.codebase.rows import every_row, likely, nesting, taking_part
 
-PENALTY = {"nesting": 60.0}
+PENALTY = {"entry_points": 15.0, "nesting": 60.0}
 OTHERWISE = 30.0
 """What the sum of the weights, in standard deviations, costs beside the loss of all samples."""
 POSITIVES, NEGATIVES = 40.0, 800.0
@@ -32,6 +33,7 @@ POSITIVES, NEGATIVES = 40.0, 800.0
 SELDOM = 20
 """What fewer samples have is no witness."""
 STEPS = 600
+MOST = {"nesting": MOST_EDGES, "pitfalls": pitfalls.MOST}
 GROUPS = 5
 """Of code bases: those of one group are scored by weights of the others."""
 
@@ -40,11 +42,15 @@ Samples = list[tuple[Ends, Witnesses]]
 
 def samples(folder: Path) -> dict[str, Samples]:
     """Section -> its things or calls with their witnesses."""
-    found = likely(Reading(read_repository(folder, Selection(), lambda at, of, file: None)))
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    found = likely(reading)
     every: dict[str, Samples] = {section: [] for section in found.ruled}
     for section, key, witnesses in found.things():
         every[section].append(((key,), witnesses))
+    every["entry_points"] = [((key,), witnesses) for key, witnesses in found.starts()]
     every["nesting"] = [((edge.caller.key, edge.callee.key), witnesses) for edge, witnesses in found.calls()]
+    run = taking_part(every_row(reading), nesting(reading))
+    every["pitfalls"] = [(each.places, each.witnesses) for each in pitfalls.candidates(reading, run)]
     return every
 
 
@@ -104,7 +110,7 @@ class Fit:
         chances = ((shown_at(self.section, weight, witnesses), one) for one, witnesses in of)
         kept = [(chance, one) for chance, one in chances if chance is not None]
         kept.sort(key=lambda each: -each[0])
-        return [one for _, one in kept[: MOST_EDGES if self.section == "nesting" else MOST_ROWS]]
+        return [one for _, one in kept[: MOST.get(self.section, MOST_ROWS)]]
 
 
 def main(given: list[str]) -> None:

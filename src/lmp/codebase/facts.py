@@ -193,6 +193,8 @@ class RepoFacts:
     """How it is installed or built, from its own files: command, and where that stands."""
     requires: dict[str, bool] = field(default_factory=dict)
     """Packages that its files name, in small letters with hyphens, and whether each is installed without an extra."""
+    builds_with: set[str] = field(default_factory=set)
+    """Packages that a build of its own is given."""
     graphs: dict[str, FileGraph] = field(default_factory=dict, repr=False, compare=False)
     """By file: the records of the call graph."""
     also: dict[str, object] = field(default_factory=dict, repr=False, compare=False)

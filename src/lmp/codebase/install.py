@@ -71,6 +71,17 @@ def requires(file: str, text: str) -> Iterator[tuple[str, bool]]:
         yield from _project_requires(text)
 
 
+def builds_with(file: str, text: str) -> Iterator[str]:
+    """Packages that a build of its own is given, beside setuptools."""
+    if PurePosixPath(file).name == "pyproject.toml":
+        try:
+            system = tomllib.loads(text).get("build-system", {})
+        except (tomllib.TOMLDecodeError, RecursionError):
+            return
+        for stated in system.get("requires", []) if isinstance(system, dict) else ():
+            yield from (name for name, _ in _named(str(stated), True))
+
+
 def _project_requires(text: str) -> Iterator[tuple[str, bool]]:
     try:
         table = tomllib.loads(text)

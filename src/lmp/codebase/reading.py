@@ -124,6 +124,7 @@ class _Reading:
         self.facts.install.extend(install.install(listed.file, kind, text.text))
         for name, always in install.requires(listed.file, text.text):
             self.facts.requires[name] = always or self.facts.requires.get(name, False)
+        self.facts.builds_with.update(install.builds_with(listed.file, text.text))
         self.facts.files.append(_file_facts(listed.file, kind, text, imports, doc))
 
     def skipped(self, file: str, why: str) -> None:

@@ -36,13 +36,15 @@ def likely(reading: Reading) -> Likely:
     weighing = Weighing(reading)
     ruled = {section: list(rules(reading)) for section, (rules, _) in PLAYED.items()}
     shown = [row for section, (_, role) in PLAYED.items() for row in weighing.shown(section, ruled[section], role)]
-    paths = paths_of(reading).among([*entry_rows(reading), *shown, *route_rows(reading)])
-    return Likely(weighing, ruled, shown, paths, paths.edges())
+    begun = entry_rows(reading)
+    paths = paths_of(reading).among([*begun, *shown, *route_rows(reading)])
+    return Likely(weighing, ruled, shown, begun, paths, paths.edges())
 
 
 def every_row(reading: Reading) -> list[Row]:
-    played = likely(reading).rows({section: role for section, (_, role) in PLAYED.items()})
-    return [*entry_rows(reading), *played, *configuration_rows(reading)]
+    found = likely(reading)
+    played = found.rows({section: role for section, (_, role) in PLAYED.items()})
+    return [*found.beginnings(), *played, *configuration_rows(reading)]
 
 
 def nesting(reading: Reading) -> list[Edge]:

@@ -567,9 +567,10 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, written)
-    elif called == "min" and BOUND.search(written) and _has_word(name.rpartition(".")[2], written):
+    elif (called == "min" or (called.endswith("clamp") and "max" in written)) and BOUND.search(written):
         # The least of what was seen is no limit.
-        _add(inside, "cut", value, f"{name} = {written}")
+        if _has_word(name.rpartition(".")[2], written):
+            _add(inside, "cut", value, f"{name} = {written}")
     elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
         if any(each in source.text for each in ("queue.Full", "QueueFull")):
             _add(inside, "unbounded", value, f"{name} = {source.written(value)}")

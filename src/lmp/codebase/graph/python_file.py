@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from lmp.codebase.graph import hazards
+from lmp.codebase.graph import hazards, slips
 from lmp.codebase.graph.records import (
     CLASS,
     ENTERED,
@@ -134,6 +134,7 @@ def _stars(source: Source) -> list[str]:
 class _Reader:
     def __init__(self, source: Source, found: FileGraph) -> None:
         self.source, self.found = source, found
+        self.absent = slips.missing(source)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -272,6 +273,7 @@ class _Reader:
         self.block(node.body, made, None, 0)
         for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check):
             of(self.source, node, made)
+        slips.of_slips(self.source, node, made, self.absent)
         made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 
@@ -514,6 +516,7 @@ class _Reader:
             loop,
             self.source.written(node.func)[:120],
             text if isinstance(text, str) else "",
+            spread=any(isinstance(each, ast.Starred) for each in node.args),
         )
         inside.calls.append(made)
         name = made.name

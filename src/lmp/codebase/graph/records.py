@@ -60,6 +60,8 @@ class Call:
     """A literal string that is its first argument, or the path that an argument put together ends with."""
     tested: bool = False
     """It is a condition, as it stands."""
+    spread: bool = False
+    """An argument is a list that is given item by item."""
     name: str = field(init=False, default="")
     """The last name of what is called; empty where it has none."""
 
@@ -145,6 +147,22 @@ HazardKind = Literal[
     "unbounded",
     "unguarded",
     "waits",
+    "absent",
+    "compares none",
+    "crossed",
+    "cuda",
+    "divides",
+    "does nothing",
+    "enters none",
+    "half",
+    "key",
+    "lacks",
+    "one object",
+    "remote code",
+    "setup needs",
+    "swallowed",
+    "unread",
+    "zero is unset",
 ]
 
 

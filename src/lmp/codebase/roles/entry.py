@@ -68,7 +68,7 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
         begins = [call.line for call in graph.body.calls] if graph.body and whole else []
         main = graph.main or min(begins, default=0)
         if main and graph.body is not None:
-            command = file.rpartition("/")[2] if file in installed else _command(reading, file, role)
+            command = file.rpartition("/")[2] if file in installed else command_of(reading, file, role)
             for kind, started in _main(reading, file, main, graph.body, role, only):
                 at = Place(file, main) if started is None else place(started)
                 add(kind, "__main__" if started is None else started.qualname, at, command)
@@ -176,7 +176,7 @@ def _target(reading: Reading, written: str) -> Function | Place | None:
     return next((Place(file, call.line) for call in calls if set(made) & set(call.callee)), None)
 
 
-def _command(reading: Reading, file: str, role: str) -> str:
+def command_of(reading: Reading, file: str, role: str) -> str:
     module = file.removesuffix(".py").removesuffix("/__main__").replace("/", ".")
     packaged = f"{file.rpartition('/')[0]}/__init__.py" in reading.facts.graphs or (role == "source" and "/" in file)
     return f"python -m {module}" if packaged else f"python {file}"
@@ -252,7 +252,7 @@ def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Func
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
     """Classes and functions that a package's first file takes from below, and that run a model or a kernel."""
     found: list[tuple[Place, str, str]] = []
-    tops = _firsts(reading)
+    tops = first_files(reading)
     least = level = min((file.count("/") for file in tops), default=0)
     reaching = reading.reaching(decode_loops(reading))
     for file in tops:
@@ -285,7 +285,7 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
     return found
 
 
-def _firsts(reading: Reading) -> list[str]:
+def first_files(reading: Reading) -> list[str]:
     """First files of packages, the outermost first."""
     found = [file for file in reading.facts.graphs if file.endswith("__init__.py") and reading.is_own(file)]
     return sorted(found, key=lambda file: file.count("/"))
@@ -367,7 +367,7 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     object may be what a function of the README makes.
     """
     evaluator = reading.graph.evaluator
-    packages = _firsts(reading)
+    packages = first_files(reading)
     for module, name, called in reading.facts.told:
         file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
@@ -454,7 +454,7 @@ def _started(reading: Reading, running: set[Function], known: set[tuple[str, int
 
 def _builders(reading: Reading) -> Iterator[Function]:
     """What a package hands out that builds or loads an object by its name, and that nothing of the code base calls."""
-    for file in _firsts(reading):
+    for file in first_files(reading):
         graph = reading.facts.graphs[file]
         for value in [
             value for name in (*graph.imports, *graph.names) for value in reading.graph.evaluator.top(file, name, 0)

@@ -18,20 +18,48 @@ from pathlib import Path
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import CALLED, Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles.begins import Begins
 from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
 from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
 from lmp.codebase.roles.strength import Thing, Weighing, name_of
 from lmp.codebase.roles.words import field_words, parts_of, split
 
 FILE = Path(__file__).with_name("weights.toml")
-LEAST = {"kv_cache": 0.5, "scheduler": 0.5, "sampling": 0.5, "attention": 0.5, "nesting": 0.1}
-"""How likely it must be. What the nesting shows is a call of the code in any case: only whether it matters is not
-sure."""
+LEAST = {
+    "entry_points": 0.65,
+    "kv_cache": 0.5,
+    "scheduler": 0.5,
+    "sampling": 0.5,
+    "attention": 0.5,
+    "nesting": 0.1,
+    "pitfalls": 0.0,
+}
+"""How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
+is not sure."""
+IN_ANY_CASE = ("nesting", "pitfalls")
 KEPT = 0.15
 """How likely what rules show must be at least."""
 ALONE = 0.2
 """How likely what no rule shows must be by what its code does, whatever it, its file and its folder are named."""
 NAMES = ("named ", "file ", "folder ")
+OUTSIDE = (
+    *(
+        "abstract",
+        "aside",
+        "beside",
+        "callees",
+        "callers",
+        "class",
+        "constructor",
+        "lines",
+        "method",
+        "named ",
+        "private",
+    ),
+    *("subclasses", "things "),
+)
+"""Of what users begin with, where it stands and what it is named tell more than what it does."""
+WORDS = "named word "
 SMALL = 64
 """Things of a code base that count at least: of fewer, how many play a part says nothing."""
 MOST_EDGES, MOST_ROWS = 40, 80
@@ -51,10 +79,17 @@ class Likely:
     """Witnesses of one code base. ``ruled`` are the rows that rules found, ``shown`` those with support enough."""
 
     def __init__(
-        self, weighing: Weighing, ruled: Mapping[str, list[Row]], shown: Iterable[Row], paths: Paths, edges: list[Edge]
+        self,
+        weighing: Weighing,
+        ruled: Mapping[str, list[Row]],
+        shown: Iterable[Row],
+        begun: Iterable[Row],
+        paths: Paths,
+        edges: list[Edge],
     ) -> None:
         self.reading: Reading = weighing.reading
         self.weighing = weighing
+        self.begins = Begins(self.reading, {row.key: row for row in begun})
         self.paths = paths
         self.edges = edges
         self._functions: dict[Function, Witnesses] = {}
@@ -88,6 +123,16 @@ class Likely:
             rows.sort(key=lambda each: -each[0])
         return [replace(row, rank=-round(100 * chance)) for rows in found.values() for chance, row in rows[:MOST_ROWS]]
 
+    def beginnings(self) -> list[Row]:
+        """Ways to run: those that rules found as they order them, then others, the likeliest first."""
+        weight = weights()["entry_points"]
+        chances = ((shown_at("entry_points", weight, witnesses), key) for key, witnesses in self.starts())
+        found = {key: chance for chance, key in chances if chance is not None}
+        kept = sorted(found, key=lambda key: (-found[key], key))[:MOST_ROWS]
+        ruled = [row for key, row in self.begins.ruled.items() if key in kept]
+        others = [key for key in kept if key not in self.begins.ruled]
+        return [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in others)]
+
     def nesting(self) -> list[Edge]:
         weight = weights()["nesting"]
         chances = ((shown_at("nesting", weight, witnesses), edge) for edge, witnesses in self.calls())
@@ -105,6 +150,17 @@ class Likely:
             common = self._of_thing(key)
             for section in self.ruled:
                 yield section, key, common | self._of_section(section, key, inside[section])
+
+    def starts(self) -> Iterator[tuple[Key, Witnesses]]:
+        """Everything that users may begin with."""
+        for key in sorted({*self.weighing.things, *self.begins.ruled, *self.begins.blocks}):
+            thing = self.weighing.things.get(key)
+            every = self._of_thing(key).items()
+            found = {name: value for name, value in every if name.startswith(OUTSIDE) and not name.startswith(WORDS)}
+            found.update(_kept(dict(self.begins.witnesses(key, thing))))
+            if key in self.begins.ruled:
+                found["shown"] = 1.0
+            yield key, found
 
     def calls(self) -> Iterator[tuple[Edge, Witnesses]]:
         """Every call between own functions, with its witnesses; of calls of one function by another the first."""
@@ -323,7 +379,7 @@ def shown_at(section: str, weight: Mapping[str, float], witnesses: Mapping[str, 
     chance = chance_of(weight, witnesses)
     if witnesses.get("shown"):
         return chance if chance >= KEPT else None
-    enough = chance >= LEAST[section] and (section == "nesting" or alone(weight, witnesses))
+    enough = chance >= LEAST[section] and (section in IN_ANY_CASE or alone(weight, witnesses))
     return chance if enough else None
 
 

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL
-from lmp.codebase.graph.records import Class, Function, Hazard
+from lmp.codebase.graph.records import Call, Class, Function, Hazard
 from lmp.codebase.modules import module_parts
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.likely import Witnesses, chance_of, weights
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.sampling import PARAMETERS
 
@@ -29,26 +30,12 @@ OF_SETTINGS = ("replaced", "overwritten")
 """What costs a user time only where it is a setting."""
 OF_RUN = ("sync", "sync decides")
 """What costs a user time only where it takes part in a run."""
-MOST = 50
+MOST = 80
 MOST_OF_ONE = 8
 """Causes of one function that are named with it."""
 MOST_ALIKE = 3
-WEIGHTS = {
-    "function": (-1.66, -0.26),
-    "running": (0.39, -0.07),
-    "near": (0.89, -0.34),
-    "share": (0.69, 0.29),
-    "setting": (0.23, 0.12),
-    "kinds": (0.75, 0.00),
-    "causes": (0.26, 0.00),
-    "long": (0.24, 0.00),
-}
-"""What tells functions that readers named from others, in a code base of ``MEDIUM`` functions and what is added for one
-that is larger by a factor of e: a logistic fit over 32 code bases. Of a base that the fit left out, 47 % of the core
-rows stood among the 50, and 20 % of the 50 were right."""
 MEDIUM, SMALLEST = 300, 20
-AT_IMPORT, AT_PACKAGE = 0.08, -0.20
-"""Weights of what is no kind of its own."""
+"""Functions of a code base of middle size, and of one that is counted as small as any."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
 USUAL = 20
@@ -64,6 +51,7 @@ class Pitfall:
     """``place`` is the definition or setting that it is of, ``cause`` the line that does it; ``more`` are further ones
     of the same place."""
 
+    kind: str
     symbol: str
     place: Place
     cause: Place
@@ -71,7 +59,7 @@ class Pitfall:
     effect: str
     fix: str
     written: str
-    rank: float
+    rank: float = 0.0
     more: tuple[Pitfall, ...] = ()
 
     @property
@@ -80,8 +68,19 @@ class Pitfall:
         return self.place, self.cause, *(each.cause for each in self.more)
 
 
+class Candidate(NamedTuple):
+    """Pitfalls of one place, with the witnesses of whether a user meets them (:mod:`lmp.codebase.roles.likely`)."""
+
+    pitfalls: list[Pitfall]
+    witnesses: Witnesses
+
+    @property
+    def places(self) -> tuple[tuple[str, int], ...]:
+        every = dict.fromkeys(at for each in self.pitfalls for at in each.places)
+        return tuple((at.file, at.line) for at in every)
+
+
 class Said(NamedTuple):
-    weight: float
     trigger: str
     effect: str
     fix: str
@@ -91,16 +90,23 @@ FILE = Path(__file__).with_name("pitfalls.toml")
 SAID = {kind: Said(*said) for kind, said in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
 
 
+def candidates(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
+    """Of every place what may cost a user time. ``run`` are the places of what takes part in a run: a user meets what
+    lies there."""
+    yield from _of_code(reading, run)
+    for each in (*_of_settings(reading), *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
+        yield Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0})
+
+
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
-    """Best first, one for each function. ``run`` are the places of what takes part in a run: a user meets what lies
-    there."""
-    every = (
-        *_of_code(reading, run),
-        *_of_settings(reading),
-        *_of_imports(reading),
-        *_of_packages(reading, run),
-    )
-    found = sorted(every, key=lambda each: (each.rank, each.place.file, each.place.line))
+    """Best first, one for each function."""
+    weight = weights()["pitfalls"]
+    found: list[Pitfall] = []
+    for every, witnesses in candidates(reading, run):
+        chance = chance_of(weight, witnesses)
+        every.sort(key=lambda each: -weight.get(f"kind {each.kind}", 0.0))
+        found += (replace(each, rank=-chance) for each in every)
+    found.sort(key=lambda each: (each.rank, each.place.file, each.place.line))
     causes: set[Place] = set()
     of_place: dict[Place, list[Pitfall]] = {}
     for each in found:
@@ -144,7 +150,7 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     return found
 
 
-def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
+def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
     settings = _names_of_settings(reading)
     depths = _depths(reading, {row.key for row in entry_rows(reading)})
@@ -164,7 +170,7 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         for (where, symbol), hazards in of_place.items():
             kinds = {each.kind for each in hazards}
             speaks = {
-                "function": 1,
+                "function": bool(function.qualname),
                 "running": running,
                 "near": max(0, NEAR - depths.get(function, NEAR)) / NEAR,
                 "share": math.log1p(taken[function.file]) / math.log1p(max(taken.values(), default=1)),
@@ -173,13 +179,14 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 "causes": math.log1p(len(hazards)),
                 "long": math.log((function.end - function.line + 2) / USUAL),
             }
-            points = sum(SAID[kind].weight for kind in kinds)
-            if function.qualname:
-                points += sum((first + size * more) * speaks[name] for name, (first, more) in WEIGHTS.items())
-            for hazard in sorted(hazards, key=lambda each: -SAID[each.kind].weight):
-                _, trigger, effect, fix = SAID[hazard.kind]
-                cause = Place(function.file, hazard.line)
-                yield Pitfall(symbol, where, cause, trigger, effect, fix, hazard.text, -points)
+            witnesses = {name: float(value) for name, value in speaks.items()}
+            witnesses |= {f"{name} in a large code base": size * value for name, value in witnesses.items()}
+            witnesses |= {f"kind {kind}": 1.0 for kind in kinds}
+            told = [
+                Pitfall(each.kind, symbol, where, Place(function.file, each.line), *SAID[each.kind], each.text)
+                for each in hazards
+            ]
+            yield Candidate(told, witnesses)
 
 
 def _around(reading: Reading, at: Place) -> Class | None:
@@ -262,6 +269,8 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
     unread = [] if function.abstract or function.native else [n for n in function.params if n not in read]
     for edge in reading.graph.edges[function]:
         call = edge.call
+        if call is not None and edge.how in ("direct", "constructor") and (lacks := _lacks(edge.callee, call)):
+            yield Hazard("lacks", edge.line, f"{call.written} without {', '.join(lacks)}")
         if call is None or edge.how not in ("direct", "attribute"):
             continue
         if call.tested and edge.callee.is_async:
@@ -284,6 +293,17 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
                 has = has if has is not None else _attributes(reading, function.owner)
                 if has and name not in has:
                     yield Hazard("missing", line, f"self.{name}")
+
+
+def _lacks(callee: Function, call: Call) -> list[str]:
+    """Parameters without a default that a call of a function or class by its own name does not give."""
+    given = {name for name, _ in call.keywords}
+    made = callee.owner if callee.name == "__init__" else None
+    named = made.name if made is not None else callee.name
+    if call.spread or "**" in given or callee.native or callee.decorators or call.written != named:
+        return []
+    needed = {name for name, _, default in callee.arguments if not default} - given
+    return [name for name in callee.names[len(call.args) :] if name in needed]
 
 
 def _skips_module(reading: Reading, function: Function, of: Class) -> bool:
@@ -315,8 +335,9 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
     for file, graph in reading.facts.graphs.items():
         for name, line in graph.imported_at.items() if reading.is_own(file) else ():
             found = modules.of_import(graph.imports.get(name, ""), file)
-            if found is None or not found[1] or "." in found[1] or found[0] == file:
+            if found is None or not found[1] or found[0] == file:
                 continue
+            asked, _, within = found[1].partition(".")
             parts = module_parts(found[0])
             around = "/".join(parts[: len(parts) - graph.imports[name].count(".")])
             if f"{around}/__init__.py" in reading.roles:
@@ -324,15 +345,16 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
                 continue
             there = reading.facts.graphs[found[0]]
             has = (there.top, there.classes, there.names, there.imports, there.body.reads if there.body else ())
-            if there.stars or any("__getattr__" in each or found[1] in each for each in has):
+            if there.stars or any("__getattr__" in each or asked in each for each in has):
                 continue
             folder = found[0].removesuffix("/__init__.py")
-            if not any(each.startswith(f"{folder}/{found[1]}") for each in reading.roles):
+            if not any(each.startswith(f"{folder}/{asked}") for each in reading.roles):
                 where = Place(file, line)
                 effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
-                yield Pitfall(
-                    name, where, where, "The file is imported.", effect, "Import it from where it is.", name, -AT_IMPORT
-                )
+                if within:
+                    effect = f"{folder} has no module {asked}, so that the import ends with a ModuleNotFoundError."
+                said = "The file is imported.", effect, "Import it from where it is."
+                yield Pitfall("import", name, where, where, *said, name)
 
 
 IMPORTED_AS = {
@@ -362,6 +384,21 @@ FEW = 3
 """Packages that a code base names at least, before it is believed to name those that it needs."""
 
 
+def _of_builds(reading: Reading) -> Iterator[Pitfall]:
+    """Packages that setup.py imports, and that an isolated build is not given."""
+    for file, graph in reading.facts.graphs.items():
+        if file.rpartition("/")[2] == "setup.py" and file.count("/") <= 1:
+            for name, line in graph.packages.items():
+                plain = name.lower().replace("_", "-")
+                known = name in sys.stdlib_module_names or plain in reading.facts.builds_with or name in BUILDERS
+                if not known and not any(name in re.split(r"[/.]", each) for each in reading.roles):
+                    where = Place(file, line)
+                    yield Pitfall("setup needs", name, where, where, *SAID["setup needs"], f"import {name}")
+
+
+BUILDERS = frozenset(["setuptools", "distutils", "pkg_resources"])
+
+
 def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
     """Packages that are imported without a guard, and are not installed with the code base."""
     requires = reading.facts.requires
@@ -389,6 +426,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
         )
         for cause in places:
             yield Pitfall(
+                "package",
                 name,
                 places[0],
                 cause,
@@ -396,7 +434,6 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
                 effect,
                 f"Install {named[0] if named else asked[-1]}.",
                 f"import {name}",
-                -AT_PACKAGE,
             )
 
 
@@ -416,6 +453,6 @@ def _of_settings(reading: Reading) -> Iterator[Pitfall]:
             "path": LOCAL.match(default),
         }
         for kind in [each for each, counts in kinds.items() if counts][:1]:
-            weight, trigger, effect, fix = SAID[kind]
+            trigger, effect, fix = SAID[kind]
             written = f"{name} = {default}"
-            yield Pitfall(row.symbol, row.place, row.place, trigger.format(default), effect, fix, written, -weight)
+            yield Pitfall(kind, row.symbol, row.place, row.place, trigger.format(default), effect, fix, written)

@@ -1,0 +1,198 @@
+"""Slips of Python functions: what they take and lose, or use where it may not be there. Each by its form alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from lmp.codebase.graph.records import Function, Hazard, HazardKind
+from lmp.codebase.source import Source
+
+SAMPLER = frozenset(
+    ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "length_penalty", "presence_penalty")
+)
+"""Settings of a draw, of which none stands for another."""
+DIVISOR = re.compile(r"(?:\w+_)?temp(?:erature)?s?$")
+NUMBERS = re.compile(
+    r"(?:\w+_)?(?:temperature|seed|top_[kp]|min_p|strength|ratio|scale|max_\w+|num_\w+|\w+_(?:coef|size))$"
+)
+"""Settings of which zero is a value."""
+MOVES = frozenset(("to", "cuda", "cpu", "half", "float", "bfloat16", "double"))
+"""Methods of a module that give it another place or type."""
+ENTERS = ("__enter__", "__aenter__")
+CUDA = re.compile(r"""\.cuda\(\)$|(?:\bdevice ?= ?|\.to\(|torch\.device\()["']cuda(?::\d+)?["']""")
+HALF = re.compile(r"\.half\(\)$|\b\w*dtype ?= ?torch\.b?float16\b")
+HOLDS = ("Sequential", "ModuleList")
+FIRST = 120
+"""Letters of a call in which its form is looked for."""
+
+
+def missing(source: Source) -> frozenset[str]:
+    """Names that the module imports, and that are not there, or None, where the import fails."""
+    found: set[str] = set()
+    for node in source.tree.body:
+        if isinstance(node, ast.Try):
+            names = {
+                (alias.asname or alias.name).partition(".")[0]
+                for each in node.body
+                if isinstance(each, ast.Import | ast.ImportFrom)
+                for alias in each.names
+            }
+            every = [one for handler in node.handlers for stmt in handler.body for one in ast.walk(stmt)]
+            given = {
+                target.id
+                for one in every
+                if isinstance(one, ast.Assign) and not (isinstance(one.value, ast.Constant) and one.value.value is None)
+                for target in one.targets
+                if isinstance(target, ast.Name)
+            }
+            given |= {one.name for one in every if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+            given |= {
+                (alias.asname or alias.name).partition(".")[0]
+                for one in every
+                if isinstance(one, ast.Import | ast.ImportFrom)
+                for alias in one.names
+            }
+            if not any(isinstance(one, ast.Raise) for one in every):
+                found |= names - given
+    return frozenset(found)
+
+
+def of_slips(
+    source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function, absent: frozenset[str]
+) -> None:
+    """Adds them to the function that is read. ``absent`` are the names that a failed import leaves."""
+    if made.abstract:
+        return
+    every = list(_own(node))
+    tested = _Tested(every)
+    found: dict[tuple[HazardKind, str], Hazard] = {}
+    for kind, at, text in _each(source, node, made, every, tested, absent):
+        text = " ".join(text.split())[:160]
+        found.setdefault((kind, text if kind not in ("cuda", "half") else ""), Hazard(kind, at, text))
+    made.hazards += found.values()
+
+
+Found = Iterator[tuple[HazardKind, int, str]]
+
+
+def _each(
+    source: Source,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    made: Function,
+    every: list[ast.AST],
+    tested: _Tested,
+    absent: frozenset[str],
+) -> Found:
+    loads = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+    rest = node.args.kwarg
+    if rest is not None and rest.arg not in loads:
+        yield "swallowed", rest.lineno, f"**{rest.arg}"
+    for name, line, default in made.arguments:
+        # What classes share may be asked for by their interface.
+        shared = made.owner is not None and made.owner.bases
+        if name not in loads and default and not name.startswith("_") and not shared:
+            yield "unread", line, f"{name} = {default}"
+    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    last = body[-1] if body else None
+    if made.name in MOVES and len(body) == 1 and isinstance(last, ast.Return) and _last(last.value) == "self":
+        yield "does nothing", node.lineno, made.name
+    if made.name in ENTERS and not any(isinstance(one, ast.Return) and one.value is not None for one in every):
+        yield "enters none", node.lineno, made.name
+    nones = {name for name, _, default in made.arguments if default == "None"} - tested.there
+    nones -= {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    for one in every:
+        match one:
+            case ast.BinOp(op=ast.Div(), right=right):
+                if DIVISOR.match(_last(right)) and _last(right) not in tested.zero:
+                    yield "divides", one.lineno, source.written(one)
+            case ast.Call(func=func, args=[ast.Starred(value=of)]) | ast.Call(func=func, args=[of]) if (
+                isinstance(of, ast.BinOp) and isinstance(of.op, ast.Mult) and isinstance(of.left, ast.List)
+            ):
+                if _last(func) in HOLDS and any(isinstance(each, ast.Call) for each in of.left.elts):
+                    yield "one object", of.lineno, source.written(of)
+            case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE(), *_], comparators=others):
+                for each in (left, *others):
+                    if isinstance(each, ast.Name) and each.id in nones:
+                        yield "compares none", one.lineno, source.written(one)
+            case ast.BoolOp(op=ast.Or(), values=[ast.Name() | ast.Attribute() as first, *others]):
+                if NUMBERS.match(_last(first)) and not any(map(_is_no_number, others)):
+                    yield "zero is unset", one.lineno, source.written(one)
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Name() | ast.Attribute(), ctx=ast.Load()):
+                if name.isupper() and name not in tested.there and len(name) > 2:
+                    yield "key", one.lineno, source.written(one)
+            case ast.Call():
+                yield from _of_call(source, one, tested, absent)
+
+
+def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[str]) -> Found:
+    for each in one.keywords:
+        given = _last(each.value)
+        if each.arg in SAMPLER and given in SAMPLER and given != each.arg:
+            yield "crossed", each.value.lineno, f"{each.arg} = {source.written(each.value)}"
+        if each.arg == "trust_remote_code" and isinstance(each.value, ast.Constant) and each.value.value is True:
+            yield "remote code", each.value.lineno, "trust_remote_code = True"
+    called = one.func
+    while isinstance(called, ast.Attribute):
+        called = called.value
+    if isinstance(called, ast.Name) and called.id in absent and called.id not in tested.there:
+        yield "absent", one.lineno, source.written(one.func)
+    written = source.written(one)
+    if "is_available" not in written and (CUDA.search(written[:FIRST]) or written.endswith(".cuda()")):
+        yield "cuda", one.lineno, written
+    if HALF.search(written[:FIRST]) or written.endswith(".half()"):
+        yield "half", one.lineno, written
+
+
+class _Tested:
+    """Names and attributes that the conditions of a function read: ``there`` for what is asked whether it is there,
+    ``zero`` for what is compared with more than another number than zero, or bounded."""
+
+    def __init__(self, every: list[ast.AST]) -> None:
+        self.there: set[str] = set()
+        self.zero: set[str] = set()
+        for one in every:
+            match one:
+                case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+                    self._read(test)
+                case ast.BoolOp(values=values):
+                    for test in values[:-1]:
+                        self._read(test)
+                case ast.Call(func=ast.Name(id="max" | "isinstance" | "callable" | "bool"), args=args):
+                    for test in args:
+                        self._read(test)
+
+    def _read(self, test: ast.expr) -> None:
+        waiting: list[tuple[ast.AST, bool, bool]] = [(test, True, True)]
+        while waiting:
+            each, there, zero = waiting.pop()
+            if isinstance(each, ast.Compare):
+                there &= not isinstance(each.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+                other = each.comparators[0]
+                alike = isinstance(each.ops[0], ast.Eq | ast.NotEq) and isinstance(other, ast.Constant)
+                zero &= not (alike and isinstance(other, ast.Constant) and other.value != 0)
+            elif isinstance(each, ast.Name | ast.Attribute):
+                self.there |= {_last(each)} if there else set()
+                self.zero |= {_last(each)} if zero else set()
+            waiting += [(child, there, zero) for child in ast.iter_child_nodes(each)]
+
+
+def _is_no_number(node: ast.expr) -> bool:
+    """A truth, what is zero or none itself, or an object that is made."""
+    if isinstance(node, ast.Constant):
+        return not node.value
+    made = isinstance(node, ast.Call) and _last(node.func)[:1].isupper()
+    return made or isinstance(node, ast.Compare | ast.BoolOp)
+
+
+def _last(node: ast.expr | None) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function, without the functions that it defines."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child
+            yield from _own(child)

@@ -1,0 +1,180 @@
+"""What functions take and lose, or use where it may not be there: each expectation follows from reading the lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.pitfalls import pitfalls
+from lmp.codebase.roles.reach import Reading
+
+
+def slips(folder: Path, text: str, *kinds: str) -> set[tuple[str, int]]:
+    (folder / "a.py").write_text(text)
+    facts = read_repository(folder, Selection(), lambda at, of, file: None)
+    every = (each for one in facts.graphs["a.py"].functions for each in one.hazards)
+    return {(each.kind, each.line) for each in every if each.kind in kinds}
+
+
+def told(folder: Path, **files: str) -> set[tuple[str, str, int]]:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    return {(one.kind, one.cause.file, one.cause.line) for each in pitfalls(reading, ()) for one in (each, *each.more)}
+
+
+def test_a_name_that_a_failed_import_leaves(tmp_path: Path) -> None:
+    # Line 3 of the file leaves `fast` None and `slow` unset. Lines 15 and 16 use both without a test; line 20 stands in
+    # a function that asks for `fast`; `quick` has another value where its import fails, and `sure` ends the import.
+    text = """try:
+    from kernels import fast, slow
+except ImportError:
+    fast = None
+try:
+    import quick
+except ImportError:
+    quick = object()
+try:
+    import sure
+except ImportError:
+    raise SystemExit
+
+def run(x):
+    x = fast(x)
+    return slow.apply(x) + quick.apply(x) + sure.apply(x)
+
+def asks(x):
+    if fast is not None:
+        return fast(x)
+    return x
+"""
+    assert slips(tmp_path, text, "absent") == {("absent", 15), ("absent", 16)}
+
+
+def test_arguments_that_are_taken_and_lost(tmp_path: Path) -> None:
+    # `forward` never reads **kwargs nor scale; `hands` hands its own on. Of a class with a base, the interface may ask.
+    text = """def forward(x, scale=1.0, **kwargs):
+    return x
+
+def hands(x, **kwargs):
+    return forward(x, **kwargs)
+
+class Layer(Base):
+    def forward(self, x, scale=1.0):
+        return x
+"""
+    found = slips(tmp_path, text, "swallowed", "unread")
+    assert found == {("swallowed", 1), ("unread", 1)}
+
+
+def test_settings_that_are_none_or_zero(tmp_path: Path) -> None:
+    # Line 2 compares what may be None; line 7 stands behind a test of it. Line 8 takes 0 for what is not given; line 9
+    # is no number, and line 10 gives zero for none.
+    text = """def runs(step, most=None):
+    return step > most
+
+def asks(step, most=None, seed=None, scale=None):
+    if most is None:
+        return True
+    end = step > most
+    seed = seed or 7
+    scale = scale or Identity()
+    return end or (seed or 0)
+"""
+    found = slips(tmp_path, text, "compares none", "zero is unset")
+    assert found == {("compares none", 2), ("zero is unset", 8)}
+
+
+def test_a_temperature_that_is_divided_by(tmp_path: Path) -> None:
+    # Line 2 divides whatever it is. Line 5 asks only whether it is 1, so that line 6 may divide by 0; line 10 does not.
+    text = """def draw(logits, temperature):
+    return logits / temperature
+
+def scaled(logits, temperature):
+    if temperature != 1.0:
+        logits = logits / temperature
+    return logits
+
+def greedy(logits, temperature):
+    return logits / temperature if temperature > 0 else logits
+"""
+    assert slips(tmp_path, text, "divides") == {("divides", 2), ("divides", 6)}
+
+
+def test_methods_that_do_not_do_what_they_are_named(tmp_path: Path) -> None:
+    # `cuda` moves nothing, `to` does. What `__enter__` of Timer returns is nothing, of File it is the object.
+    text = """class Layer:
+    def cuda(self, device=0):
+        return self
+
+    def to(self, device):
+        self.weight = self.weight.to(device)
+        return self
+
+class Timer:
+    def __enter__(self):
+        self.begun = now()
+
+class File:
+    def __enter__(self):
+        return self
+"""
+    assert slips(tmp_path, text, "does nothing", "enters none") == {("does nothing", 2), ("enters none", 10)}
+
+
+def test_values_that_stand_in_the_code_of_a_call(tmp_path: Path) -> None:
+    # Line 2: top_p gets top_k. Line 3: code of the repository is run. Lines 4 and 5: device and type stand there. Line
+    # 6 asks whether there is CUDA. Line 7: the list holds one layer many times; line 8 makes each. Line 9: a table.
+    text = """def load(model, options, count, kind):
+    model.generate(top_p=options.top_k, min_p=options.min_p)
+    AutoModel.from_pretrained("x", trust_remote_code=True)
+    model.to("cuda")
+    model.half()
+    torch.empty(1, device="cuda" if torch.cuda.is_available() else "cpu")
+    layers = nn.Sequential(*([Block(4)] * count))
+    other = nn.Sequential(*[Block(4) for _ in range(count)])
+    return ACTS[kind], layers, other
+"""
+    kinds = ("crossed", "remote code", "cuda", "half", "one object", "key")
+    assert slips(tmp_path, text, *kinds) == {(kind, line) for kind, line in zip(kinds, (2, 3, 4, 5, 7, 9), strict=True)}
+
+
+def test_calls_that_do_not_give_all(tmp_path: Path) -> None:
+    # Line 8: patch needs config. Line 9: Cache needs size beside the object. Lines 10 and 11 give all that is needed.
+    text = """def patch(model, config, deep=1):
+    return model
+
+class Cache:
+    def __init__(self, size): self.size = size
+
+def run(model, given):
+    patch(model)
+    Cache()
+    patch(model, config=1)
+    patch(*given)
+"""
+    assert {each for each in told(tmp_path, a=text) if each[0] == "lacks"} == {
+        ("lacks", "a.py", 8),
+        ("lacks", "a.py", 9),
+    }
+
+
+def test_what_a_build_needs(tmp_path: Path) -> None:
+    # setup.py imports torch, which no build requirement names, and wheel, which one names.
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools", "wheel"]\n')
+    found = told(
+        tmp_path, setup="import os\nimport torch\nimport wheel\nfrom setuptools import setup\nsetup(name='x')\n"
+    )
+    assert {each for each in found if each[0] == "setup needs"} == {("setup needs", "setup.py", 2)}
+
+
+def test_a_module_that_is_not_there(tmp_path: Path) -> None:
+    # The package has models/base.py and no models/timm.py.
+    for name, text in (("__init__", ""), ("models/__init__", ""), ("models/base", "X = 1\n")):
+        at = tmp_path / "pack" / f"{name}.py"
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(text)
+    (tmp_path / "pack" / "engine.py").write_text("from .models.base import X\nfrom .models.timm.vit import Y\n")
+    found = {each for each in told(tmp_path) if each[0] == "import"}
+    assert found == {("import", "pack/engine.py", 2)}
