@@ -43,7 +43,7 @@ def reading(tmp_path: Path) -> Reading:
 def weigh(monkeypatch: pytest.MonkeyPatch, **given: dict[str, float]) -> None:
     """Sections without weights show nothing: their chance is 1 / (1 + e^9)."""
     never = {"": -9.0}
-    sections = ("kv_cache", "scheduler", "sampling", "attention", "nesting")
+    sections = ("entry_points", "kv_cache", "scheduler", "sampling", "attention", "nesting")
     monkeypatch.setattr(likely, "weights", lambda: {each: given.get(each, never) for each in sections})
 
 
@@ -80,6 +80,32 @@ def test_calls_that_matter_are_shown_once(reading: Reading, monkeypatch: pytest.
     # -2.5 points are 7.6 of 100, and 10 are needed.
     weigh(monkeypatch, nesting={"": -2.5})
     assert nesting(reading) == []
+
+
+def test_what_users_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The package hands out Box and hide; the README imports Box and calls its method. Inner is handed out by a package
+    # below, and _own has a private name. The block of try.py is no function.
+    (tmp_path / "pack" / "below").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("from pack.box import Box, hide\n")
+    (tmp_path / "pack" / "below" / "__init__.py").write_text("from pack.box import Inner\n")
+    (tmp_path / "pack" / "box.py").write_text(
+        "class Box:\n    def fill(self):\n        return 1\n\n\nclass Inner:\n    def empty(self):\n        return 2\n\n\n"
+        "def hide():\n    return 3\n\n\ndef _own():\n    return 4\n"
+    )
+    (tmp_path / "pack" / "try.py").write_text("if __name__ == '__main__':\n    print(1)\n")
+    (tmp_path / "README.md").write_text("from pack import Box\nBox().fill()\nbox = Box()\nbox.fill()\n")
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+
+    def shown(**weight: float) -> list[tuple[str, str]]:
+        weigh(monkeypatch, entry_points={"": -2.0, **{name.replace("_", " "): of for name, of in weight.items()}})
+        return [(row.role, row.symbol) for row in every_row(reading) if row.section == "entry_points"]
+
+    # -2 + 3 = 1 point is 73 of 100, where 65 are needed. The block, which rules find, needs 15 and has 12 without.
+    assert shown(handed_out=3.0) == [("library", "Box"), ("library", "Inner"), ("library", "hide")]
+    assert shown(handed_out_by_the_outermost=3.0) == [("library", "Box"), ("library", "hide")]
+    assert shown(README_imports_it=3.0) == [("library", "Box")]
+    assert shown(README_calls_the_method=3.0) == [("library", "Box.fill")]
+    assert shown(main_block=3.0) == [("cli", "__main__")]
 
 
 def test_each_section_has_weights() -> None:

@@ -152,8 +152,9 @@ class Likely:
                 yield section, key, common | self._of_section(section, key, inside[section])
 
     def starts(self) -> Iterator[tuple[Key, Witnesses]]:
-        """Everything that users may begin with."""
-        for key in sorted({*self.weighing.things, *self.begins.ruled, *self.begins.blocks}):
+        """Everything that users may begin with: nothing whose name is private."""
+        public = (key for key, thing in self.weighing.things.items() if thing.name[:1] != "_")
+        for key in sorted({*public, *self.begins.ruled, *self.begins.blocks}):
             thing = self.weighing.things.get(key)
             every = self._of_thing(key).items()
             found = {name: value for name, value in every if name.startswith(OUTSIDE) and not name.startswith(WORDS)}

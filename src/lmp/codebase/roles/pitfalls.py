@@ -26,7 +26,7 @@ from lmp.codebase.roles.sampling import PARAMETERS
 
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
 TIMEOUT = re.compile(r"(?i)time_?out")
-OF_SETTINGS = ("replaced", "overwritten")
+OF_SETTINGS = ("replaced", "overwritten", "unread")
 """What costs a user time only where it is a setting."""
 OF_RUN = ("sync", "sync decides")
 """What costs a user time only where it takes part in a run."""
@@ -93,18 +93,22 @@ SAID = {kind: Said(*said) for kind, said in tomllib.loads(FILE.read_text(encodin
 def candidates(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
     """Of every place what may cost a user time. ``run`` are the places of what takes part in a run: a user meets what
     lies there."""
-    yield from _of_code(reading, run)
-    for each in (*_of_settings(reading), *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
+    settings = list(_of_settings(reading))
+    yield from _of_code(reading, run, {each.cause for each in settings})
+    for each in (*settings, *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
         yield Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0})
 
 
 def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
     """Best first, one for each function."""
     weight = weights()["pitfalls"]
+    listed = list(candidates(reading, run))
+    number = Counter(each.kind for every, _ in listed for each in every)
     found: list[Pitfall] = []
-    for every, witnesses in candidates(reading, run):
+    for every, witnesses in listed:
         chance = chance_of(weight, witnesses)
-        every.sort(key=lambda each: -weight.get(f"kind {each.kind}", 0.0))
+        # Of one place what tells most comes first; of equals, what the code base has seldom.
+        every.sort(key=lambda each: (-weight.get(f"kind {each.kind}", 0.0), number[each.kind]))
         found += (replace(each, rank=-chance) for each in every)
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line))
     causes: set[Place] = set()
@@ -150,8 +154,9 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     return found
 
 
-def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
-    """Of each function what costs most: what no message tells, and what a setting of the user brings about."""
+def _of_code(reading: Reading, run: Collection[Key], known: AbstractSet[Place]) -> Iterator[Candidate]:
+    """Of each function what costs most: what no message tells, and what a setting of the user brings about. What stands
+    at the ``known`` places is told as a setting."""
     settings = _names_of_settings(reading)
     depths = _depths(reading, {row.key for row in entry_rows(reading)})
     taken = Counter(file for file, _ in set(run))
@@ -166,6 +171,8 @@ def _of_code(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
             of_settings = hazard.kind not in OF_SETTINGS or _names_one(hazard.text, settings)
             if of_settings and (hazard.kind not in OF_RUN or running) and _counts(reading, function, hazard):
                 cause, of = Place(function.file, hazard.line), function if function.qualname else None
+                if cause in known:
+                    continue
                 of_place.setdefault(_named(of or _around(reading, cause), cause, hazard), []).append(hazard)
         for (where, symbol), hazards in of_place.items():
             kinds = {each.kind for each in hazards}
