@@ -30,7 +30,7 @@ from lmp.codebase.graph.records import (
     settle,
 )
 from lmp.codebase.modules import absolute
-from lmp.codebase.source import Source
+from lmp.codebase.source import Source, children
 
 MAKERS = frozenset(
     [
@@ -220,7 +220,7 @@ class _Reader:
                     self.expression(node.value, inside, loop)
                     inside.returns += self.chains(node.value)
             case _:
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     if isinstance(child, ast.expr):
                         self.expression(child, inside, loop)
 
@@ -270,8 +270,9 @@ class _Reader:
         for each in node.decorator_list:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
+        own = hazards.own_nodes(node)
         for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check):
-            of(self.source, node, made)
+            of(self.source, own, made)
         made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 
@@ -460,7 +461,7 @@ class _Reader:
                 inside.returns += self.chains(each.value)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
-            waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+            waiting += [(child, depth) for child in children(each)]
 
     def attribute(self, node: ast.Attribute, inside: Function) -> None:
         if node.attr == "total_memory":
@@ -673,7 +674,7 @@ class _Reader:
                     if not inside:
                         waiting.append(each.value)
             elif isinstance(each, ast.BinOp | ast.Tuple):
-                waiting.extend(ast.iter_child_nodes(each))
+                waiting += children(each)
         return tuple(dict.fromkeys(found))
 
 
