@@ -366,7 +366,6 @@ def _fills_given(reading: Reading, function: Function) -> str:
 def _takes_back(function: Function, attends: bool) -> str:
     """It gives a call the cache, or new keys and values for it, and takes what is the cache after that: from the call,
     or for its object to keep."""
-    kept = {name: [*chains, *_firsts(function, chains)] for name, chains in function.locals.items()}
     of = function.owner if function.name != "__init__" else None
     for name in (each.name for each in of.fields) if of is not None else ():
         if _is_whole(name) and of is not None and any(by is function for by, _ in of.attributes.get(name, ())):
@@ -377,9 +376,13 @@ def _takes_back(function: Function, attends: bool) -> str:
 
     for call in function.calls:
         given = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
-        to_it = any(EARLIER & split("_".join([*_names(chain), *given])) for chain in call.callee) and _pair(given)
+        to_it = _pair(given) and any(EARLIER & split("_".join([*_names(chain), *given])) for chain in call.callee)
         if to_it or any(map(whole, given)) or any(whole(name) for name, _ in call.keywords):
-            back = {name for name, chains in kept.items() if any(_from(call, each) for each in chains)}
+            back = {
+                name
+                for name, chains in function.locals.items()
+                if any(_from(call, each) for each in (*chains, *_firsts(function, chains)))
+            }
             # Layers that only pass it on keep nothing of it.
             keeps = call.loop or any("logits" in split(name) for name in back)
             if _pair(back) or (keeps and any(map(whole, back))):
