@@ -252,6 +252,7 @@ PLAIN_FIELDS = frozenset(
         "ops",
         "conversion",
         "names",
+        "kwd_attrs",
         "rest",
     ]
 )
@@ -259,7 +260,8 @@ PLAIN_FIELDS = frozenset(
 LEAVES = frozenset([ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue])
 """What holds nothing."""
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_FIELDS: dict[type, tuple[str, ...]] = {ast.Constant: ()}
+_FIELDS: dict[type, tuple[str, ...]] = {ast.Constant: (), ast.MatchSingleton: ()}
+"""Of each kind of node the fields that hold nodes, lists of nodes, or nothing."""
 
 
 def children(node: ast.AST) -> list[ast.AST]:
@@ -272,8 +274,9 @@ def children(node: ast.AST) -> list[ast.AST]:
     for name in fields:
         value = getattr(node, name, None)
         if type(value) is list:
-            found += [each for each in value if isinstance(each, ast.AST)]
-        elif isinstance(value, ast.AST):
+            # A dictionary has no key for what ``**`` gives it.
+            found += filter(None, value)
+        elif value is not None:
             found.append(value)
     return found
 
@@ -282,7 +285,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     """A node and every one below it, in the order of ``ast.walk``, which takes several times as long."""
     found = [node]
     for each in found:
-        found += children(each)
+        if type(each) not in LEAVES:
+            found += children(each)
     return found
 
 

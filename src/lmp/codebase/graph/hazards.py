@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
-from lmp.codebase.source import Source, children, walk
+from lmp.codebase.source import LEAVES, Source, children, walk
 
 WARNS = frozenset(["warning", "warn", "warning_once", "warn_once"])
 FALLS_BACK = re.compile(
@@ -449,13 +449,18 @@ def of_read_back(source: Source, inside: list[ast.AST], made: Function) -> None:
                 return
 
 
+DEFINES = frozenset([ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef])
+
+
 def own_nodes(node: ast.AST) -> list[ast.AST]:
     """A function, loop or statement and what stands in it, without the functions and classes that it defines."""
     found = [node]
     waiting = children(node)[::-1]
     while waiting:
         each = waiting.pop()
-        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if type(each) in LEAVES:
+            found.append(each)
+        elif type(each) not in DEFINES:
             found.append(each)
             waiting += reversed(children(each))
     return found

@@ -83,7 +83,7 @@ LOOPS = frozenset(["while_loop", "fori_loop"])
 LONGEST_CHAIN = 12
 MOST_CHAINS, MOST_ENTRIES = 8, 64
 """Values of one expression that are kept, and of a dictionary: a registry has many."""
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 def file_graph(source: Source) -> FileGraph:
@@ -449,7 +449,7 @@ class _Reader:
                 self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
                 self.bind(each.target, self.items(each.iter), inside, None)
-            elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            elif isinstance(each, COMPREHENSIONS):
                 depth += 1
             elif isinstance(each, ast.BinOp):
                 inside.numeric += isinstance(each.op, ast.MatMult)
