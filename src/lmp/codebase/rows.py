@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.reading import read_repository
+from lmp.codebase.reading import no_cycles_looked_for, read_repository
 from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
@@ -31,6 +31,7 @@ PLAYED = {
 
 
 @lru_cache(maxsize=1)
+@no_cycles_looked_for()
 def likely(reading: Reading) -> Likely:
     """What rules found of the parts and of the nesting, with its witnesses; worked out once."""
     weighing = Weighing(reading)
@@ -40,6 +41,7 @@ def likely(reading: Reading) -> Likely:
     return Likely(weighing, ruled, shown, paths, paths.edges())
 
 
+@no_cycles_looked_for()
 def every_row(reading: Reading) -> list[Row]:
     played = likely(reading).rows({section: role for section, (_, role) in PLAYED.items()})
     return [*entry_rows(reading), *played, *configuration_rows(reading)]

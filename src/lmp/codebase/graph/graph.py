@@ -436,13 +436,13 @@ class CallGraph:
         if any(self.evaluator.beyond(above) for of in kinds for above in self.evaluator.line(of)):
             # A variable's object of a known class gets what that lacks from the other package that it builds on.
             return {}
+        receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
+        if receiver in ("self", "cls", ""):
+            return {}
         # What hands a call on to a part by the same name does not mean itself.
         found = [each for each in self.methods.get(name, ()) if not each.outer and each is not function]
         # Of remote objects that publish their methods with a prefix.
         found += self.methods.get(f"exposed_{name}", ())
-        receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
-        if receiver in ("self", "cls", ""):
-            return {}
         near = self._alike(receiver, found)
         if name in COMMON and len(words(receiver)) == 1:
             # A common name says something where one class of the same file has it.

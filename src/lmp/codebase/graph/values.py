@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from lmp.codebase.graph.records import (
     CLASS,
@@ -132,6 +133,7 @@ class Evaluator:
         self._until: dict[int, list[tuple[object, Chain]]] = {}
         self._lines: dict[Class, list[Class]] = {}
         self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._keywords: dict[tuple[str, str], list[tuple[Function, Call, Chains]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
         self._registries: set[str] = set()
@@ -154,6 +156,7 @@ class Evaluator:
             for each in graph.every_class:
                 for base in self.bases(each):
                     self.subclasses.setdefault(base, []).append(each)
+        kinds = {each.name for graph in graphs.values() for each in graph.every_class}
         for graph in graphs.values():
             for function in graph.functions:
                 for number, call in enumerate(function.calls):
@@ -162,6 +165,9 @@ class Evaluator:
                         made = function.owner if call.callee[:1] == (("cls",),) else None
                         name = made.name if made is not None else call.name
                         self._sites.setdefault(name, []).append((function, number, len(call.args)))
+                        for keyword, chains in call.keywords if name in kinds else ():
+                            if chains:
+                                self._keywords.setdefault((name, keyword), []).append((function, call, chains))
             decorated: list[tuple[Function | Class, Function | None, Value]] = [
                 *((each, each.outer, FunctionValue(each)) for each in graph.functions),
                 *((each, each.within, ClassValue(each)) for each in graph.every_class),
@@ -308,14 +314,16 @@ class Evaluator:
         only until the names that cut it short are known themselves, and only for places as deep as its own.
         """
         key = (context or file, chain)
-        if key in self._memo:
-            return self._memo[key]
+        known = self._memo.get(key)
+        if known is not None:
+            return known
         if key in self._busy or depth > DEEPEST:
             self._cuts.add(self._busy.get(key, TOO_DEEP))
             return ()
-        if key in self._kept and self._kept[key][0] <= depth:
-            self._cuts |= self._kept[key][1]
-            return self._kept[key][2]
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] <= depth:
+            self._cuts |= kept[1]
+            return kept[2]
         place = self._busy[key] = len(self._busy)
         around, self._cuts = self._cuts, set()
         try:
@@ -349,18 +357,20 @@ class Evaluator:
     def _chain(self, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
         if len(chain) == 1:
             return self._name(context, file, chain[0], depth)
-        last = chain[-1]
+        of, last = chain[:-1], chain[-1]
+        deeper = isinstance(last, Applied) or last[:1] not in (MANY, ITEM[0])
         found: dict[Value, None] = {}
-        for value in self.chain(context, file, chain[:-1], depth + (str(last)[:1] not in (MANY, ITEM[0]))):
+        for value in self.chain(context, file, of, depth + deeper):
             if isinstance(last, Applied) and chain[-2] in FLUENT and isinstance(value, Instance):
                 found[value] = None
                 continue
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
-        if isinstance(last, Applied) and context is not None and all(isinstance(each, External) for each in found):
+        registers = self._registered and isinstance(last, Applied)
+        if registers and context is not None and all(isinstance(each, External) for each in found):
             # What is given a registry, and returns what reading does not tell, makes one of what that keeps.
-            calls = [call for call in context.calls if self._registered and chain[:-1] in call.callee]
+            calls = [call for call in context.calls if of in call.callee]
             given = [each for call in calls for each in call.given if len(each) == 1 and each[0] in self._registries]
             kept = (value.of for value in self._all(context, given, depth) if isinstance(value, Many))
             found = {Instance(each.of, each.exact): None for each in kept if isinstance(each, ClassValue)} or found
@@ -561,16 +571,12 @@ class Evaluator:
             return ()
         found: dict[Value, None] = {}
         kinds = {of, *self.below(of)}
-        looked = 0
-        for kind in sorted({each.name for each in kinds}):
-            for site, number, _ in self._sites.get(kind, ()):
-                given = next((chains for keyword, chains in site.calls[number].keywords if keyword == name), ())
-                if not given or looked >= MOST_SITES:
-                    continue
-                looked += 1
-                made = self._all(site, site.calls[number].callee, depth + 1)
-                if any(isinstance(each, ClassValue) and each.of in kinds for each in made):
-                    found.update(dict.fromkeys(self._all(site, given, depth + 1)))
+        names = sorted({each.name for each in kinds})
+        sites = (site for each in names for site in self._keywords.get((each, name), ()))
+        for site, call, given in islice(sites, MOST_SITES):
+            made = self._all(site, call.callee, depth + 1)
+            if any(isinstance(each, ClassValue) and each.of in kinds for each in made):
+                found.update(dict.fromkeys(self._all(site, given, depth + 1)))
         return tuple(found)[:MOST]
 
     def _wide(self, found: Iterable[Value]) -> bool:
