@@ -132,7 +132,7 @@ class Evaluator:
         self._kept: dict[tuple[object, Chain], tuple[int, frozenset[int], Values]] = {}
         self._until: dict[int, list[tuple[object, Chain]]] = {}
         self._lines: dict[Class, list[Class]] = {}
-        self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._sites: dict[str, list[tuple[Function, Call]]] = {}
         self._keywords: dict[tuple[str, str], list[tuple[Function, Call, Chains]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
@@ -159,12 +159,12 @@ class Evaluator:
         kinds = {each.name for graph in graphs.values() for each in graph.every_class}
         for graph in graphs.values():
             for function in graph.functions:
-                for number, call in enumerate(function.calls):
+                for call in function.calls:
                     if call.args or call.keywords:
                         # In a method of a class, ``cls(…)`` makes it.
                         made = function.owner if call.callee[:1] == (("cls",),) else None
                         name = made.name if made is not None else call.name
-                        self._sites.setdefault(name, []).append((function, number, len(call.args)))
+                        self._sites.setdefault(name, []).append((function, call))
                         for keyword, chains in call.keywords if name in kinds else ():
                             if chains:
                                 self._keywords.setdefault((name, keyword), []).append((function, call, chains))
@@ -716,8 +716,8 @@ class Evaluator:
             found = {}
         found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
-            for site, number in self._calls_of(of, name):
-                for chain in argument(of, name, site.calls[number]):
+            for site, call in self._calls_of(of, name):
+                for chain in argument(of, name, call):
                     given = self.chain(site, site.file, chain, depth + 2)
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
@@ -764,7 +764,7 @@ class Evaluator:
                 if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
                     yield thing
 
-    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, int]]:
+    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, Call]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
         if of.name == "__init__" and of.owner is not None:
@@ -774,8 +774,7 @@ class Evaluator:
                 # What a class below hands on to the constructor above it, where that has nothing of its own.
                 site = each.methods.get("__init__")
                 if site is not None and any(self.method(base, "__init__") is of for base in self.bases(each)):
-                    calls = enumerate(site.calls)
-                    yield from ((site, number) for number, call in calls if call.callee[:1] == ((SUPER, "__init__"),))
+                    yield from ((site, call) for call in site.calls if call.callee[:1] == ((SUPER, "__init__"),))
         elif of.name in ("forward", "__call__"):
             return
         for called in names:
@@ -783,15 +782,15 @@ class Evaluator:
             if of.name != "__init__" and len(sites) > MOST_UNASKED:
                 # A class's name says which class is made; a function's, where many call it so, does not.
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
-                sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
-            yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+                sites = [each for each in asked if self._leads_to(*each, of)]
+            yield from sites[:MOST_MADE]
         # A function that an object keeps is called by the name of the field.
         for called in self._kept_as.get(of.name, ()) if of.owner is None else ():
             kept = self._sites.get(called, ())[:MOST_UNASKED]
-            yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
+            yield from (each for each in kept if self._leads_to(*each, of))
 
-    def _leads_to(self, site: Function, number: int, of: Function) -> bool:
-        found = self._all(site, site.calls[number].callee, 0)
+    def _leads_to(self, site: Function, call: Call, of: Function) -> bool:
+        found = self._all(site, call.callee, 0)
         return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 
