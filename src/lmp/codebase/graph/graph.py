@@ -388,7 +388,7 @@ class CallGraph:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
                 asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
-                if id(call) in led or asks or call.name in COMMON | LEAVES:
+                if id(call) in led or asks or call.name in COMMON or call.name in LEAVES:
                     continue
                 values = map(innermost, self.evaluator.values(function, call.given))
                 given = dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance))

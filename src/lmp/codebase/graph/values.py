@@ -330,14 +330,15 @@ class Evaluator:
             found = self._chain(context, file, chain, depth)
         finally:
             del self._busy[key]
-            cuts = frozenset(self._cuts - {place})
-            self._cuts = around | cuts
+            cuts = self._cuts - {place}
+            self._cuts = around
+            self._cuts |= cuts
             for each in self._until.pop(place, ()):
                 self._kept.pop(each, None)
         if not cuts or not place:
             self._memo[key] = found
         else:
-            self._kept[key] = depth, cuts, found
+            self._kept[key] = depth, frozenset(cuts), found
             self._until.setdefault(max(cuts), []).append(key)
         return found
 

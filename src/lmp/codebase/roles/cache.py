@@ -523,16 +523,17 @@ def _is_foreign(value: Value, made: str = "") -> bool:
 
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
-    returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
     made = {edge.callee.owner for edge in reading.graph.edges[function] if edge.how == "constructor"}
     # A plain record has no constructor of its own.
     named = [call.callee for call in function.calls if call.name[:1].isupper()]
     values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
     made |= {each.of for each in values if isinstance(each, ClassValue)}
-    sets = function.owner.attributes.values() if function.owner is not None else ()
-    kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
-    if function.name != "__init__" and not made.isdisjoint(classes) and _is_cache((*returned, *kept), classes):
-        return "makes the cache"
+    if function.name != "__init__" and not made.isdisjoint(classes):
+        returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
+        sets = function.owner.attributes.values() if function.owner is not None else ()
+        kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
+        if _is_cache((*returned, *kept), classes):
+            return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
     about = any(each & {"cache", "block", "kv", "token"} for each in names)

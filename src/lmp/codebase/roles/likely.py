@@ -301,7 +301,7 @@ class Likely:
             "ruled in its file": math.log2(1 + inside[key[0]]),
             "share of its file": inside[key[0]] / max(1, self._in_file[key[0]]),
             "ruled in all": math.log2(1 + len(ruled)),
-            "calls what is ruled": not near.isdisjoint(ruled),
+            "calls what is ruled": not ruled.keys().isdisjoint(near),
             "of a ruled class": isinstance(thing, Function) and thing.owner is not None and thing.owner.key in ruled,
             "has a ruled method": isinstance(thing, Class) and any(m.key in ruled for m in thing.methods.values()),
         }
