@@ -47,6 +47,7 @@ def every_row(reading: Reading) -> list[Row]:
     return [*entry_rows(reading), *played, *configuration_rows(reading)]
 
 
+@no_cycles_looked_for()
 def nesting(reading: Reading) -> list[Edge]:
     """What runs a model, from the entry points down."""
     found = likely(reading)
@@ -59,6 +60,7 @@ def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, in
     return ends | {row.key for row in rows if row.section != "configuration"}
 
 
+@no_cycles_looked_for()
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
     """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and causes."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))

@@ -148,12 +148,12 @@ def takes(function: Function, call: Call) -> bool:
     return len(call.args) <= len(names) - bound and set(named) <= set(names)
 
 
-Handed = dict[object, list[tuple[Call, int, str]]]
+Handed = dict[str, list[tuple[Call, int, str]]]
 """Name -> the calls that are given it, each with its number among the arguments and its keyword."""
 
 
-def _uses(of: Function) -> tuple[set[object], Handed]:
-    """First names of what a function calls, keeps or gives back, and what it hands on to what does not only look."""
+def _uses(of: Function) -> tuple[set[str], Handed]:
+    """Which of its parameters a function calls, keeps or gives back; those that it hands on, but to what only looks."""
     inside = [of, *of.inner.values()]
     kept = [chain for each in inside for chain in (*each.returns, *(c for one in each.locals.values() for c in one))]
     if of.owner is not None:
@@ -164,9 +164,9 @@ def _uses(of: Function) -> tuple[set[object], Handed]:
     handed: Handed = {}
     for call in calls:
         for at, (key, chains) in enumerate((*(("", each) for each in call.args), *call.keywords)):
-            for name in {chain[0] for chain in chains} if call.name not in LOOKS else ():
+            for name in of.params.keys() & {chain[0] for chain in chains} if call.name not in LOOKS else ():
                 handed.setdefault(name, []).append((call, at, key))
-    return {chain[0] for chain in (*kept, *(c for each in calls for c in each.callee))}, handed
+    return of.params.keys() & {chain[0] for chain in (*kept, *(c for each in calls for c in each.callee))}, handed
 
 
 class CallGraph:
@@ -195,7 +195,7 @@ class CallGraph:
         for graph in graphs.values():
             for name, (target, _) in graph.bindings.items():
                 self.bound.setdefault(name, []).extend(self.natives.get(target, ())[:4])
-        self._used: dict[Function, tuple[set[object], Handed]] = {}
+        self._used: dict[Function, tuple[set[str], Handed]] = {}
         self.kept: dict[str, dict[Function, None]] = {}
         for function in self.functions:
             for call in () if function.native else function.calls:
