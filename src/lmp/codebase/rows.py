@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.reading import read_repository
+from lmp.codebase.reading import no_cycles_looked_for, read_repository
 from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
@@ -31,6 +31,7 @@ PLAYED = {
 
 
 @lru_cache(maxsize=1)
+@no_cycles_looked_for()
 def likely(reading: Reading) -> Likely:
     """What rules found of the parts and of the nesting, with its witnesses; worked out once."""
     weighing = Weighing(reading)
@@ -41,12 +42,14 @@ def likely(reading: Reading) -> Likely:
     return Likely(weighing, ruled, shown, begun, paths, paths.edges())
 
 
+@no_cycles_looked_for()
 def every_row(reading: Reading) -> list[Row]:
     found = likely(reading)
     played = found.rows({section: role for section, (_, role) in PLAYED.items()})
     return [*found.beginnings(), *played, *configuration_rows(reading)]
 
 
+@no_cycles_looked_for()
 def nesting(reading: Reading) -> list[Edge]:
     """What runs a model, from the entry points down."""
     found = likely(reading)
@@ -59,6 +62,7 @@ def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, in
     return ends | {row.key for row in rows if row.section != "configuration"}
 
 
+@no_cycles_looked_for()
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
     """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and causes."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))

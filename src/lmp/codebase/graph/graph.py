@@ -6,6 +6,7 @@ import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal
 
 from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
@@ -112,13 +113,15 @@ class Lost:
     why: str
 
 
-def words(name: str) -> set[str]:
+@cache
+def words(name: str) -> frozenset[str]:
     """``TokenAttention`` and ``token_attention`` are ``{token, attention}``."""
-    return {each.lower() for each in WORD.findall(name) if len(each) > 1}
+    return frozenset(each.lower() for each in WORD.findall(name) if len(each) > 1)
 
 
-def _same(name: str) -> set[str]:
-    return {SYNONYMS.get(each, each) for each in words(name)}
+@cache
+def _same(name: str) -> frozenset[str]:
+    return frozenset(SYNONYMS.get(each, each) for each in words(name))
 
 
 INDIRECT = frozenset(["getattr", "registry"])
@@ -143,6 +146,27 @@ def takes(function: Function, call: Call) -> bool:
     bound = function.owner is not None and names[:1] in (["self"], ["cls"]) and not on_class
     named = [name for name, _ in call.keywords if not name.startswith("*")]
     return len(call.args) <= len(names) - bound and set(named) <= set(names)
+
+
+Handed = dict[str, list[tuple[Call, int, str]]]
+"""Name -> the calls that are given it, each with its number among the arguments and its keyword."""
+
+
+def _uses(of: Function) -> tuple[set[str], Handed]:
+    """Which of its parameters a function calls, keeps or gives back; those that it hands on, but to what only looks."""
+    inside = [of, *of.inner.values()]
+    kept = [chain for each in inside for chain in (*each.returns, *(c for one in each.locals.values() for c in one))]
+    if of.owner is not None:
+        kept += [chain for given in of.owner.attributes.values() for by, chain in given if by in inside]
+    calls = [each for one in inside for each in one.calls]
+    # What it is called tells nothing but its name: ``function.__name__``.
+    kept = [chain for chain in kept if not str(chain[1] if len(chain) > 1 else "").startswith("__")]
+    handed: Handed = {}
+    for call in calls:
+        for at, (key, chains) in enumerate((*(("", each) for each in call.args), *call.keywords)):
+            for name in of.params.keys() & {chain[0] for chain in chains} if call.name not in LOOKS else ():
+                handed.setdefault(name, []).append((call, at, key))
+    return of.params.keys() & {chain[0] for chain in (*kept, *(c for each in calls for c in each.callee))}, handed
 
 
 class CallGraph:
@@ -171,6 +195,7 @@ class CallGraph:
         for graph in graphs.values():
             for name, (target, _) in graph.bindings.items():
                 self.bound.setdefault(name, []).extend(self.natives.get(target, ())[:4])
+        self._used: dict[Function, tuple[set[str], Handed]] = {}
         self.kept: dict[str, dict[Function, None]] = {}
         for function in self.functions:
             for call in () if function.native else function.calls:
@@ -331,26 +356,16 @@ class CallGraph:
         name = keyword or (names[number] if number < len(names) else "")
         if depth > MOST_LOOKED or name not in names or name in of.locals:
             return False
-        inside = [of, *of.inner.values()]
-        kept = [
-            chain for each in inside for chain in (*each.returns, *(c for one in each.locals.values() for c in one))
-        ]
-        if of.owner is not None:
-            kept += [chain for given in of.owner.attributes.values() for by, chain in given if by in inside]
-        calls = [each for one in inside for each in one.calls]
-        # What it is called tells nothing but its name: ``function.__name__``.
-        kept = [chain for chain in kept if not str(chain[1] if len(chain) > 1 else "").startswith("__")]
-        if any(chain[:1] == (name,) for chain in (*kept, *(c for each in calls for c in each.callee))):
+        if of not in self._used:
+            self._used[of] = _uses(of)
+        kept, handed = self._used[of]
+        if name in kept:
             return False
-        return all(self._only_looks(of, each, name, depth) for each in calls)
-
-    def _only_looks(self, of: Function, call: Call, name: str, depth: int) -> bool:
-        given = (*(("", each) for each in call.args), *call.keywords)
-        places = [(at, key) for at, (key, chains) in enumerate(given) if any(c[:1] == (name,) for c in chains)]
-        if not places or call.name in LOOKS:
-            return True
-        own = self._own(of, call)
-        return bool(own) and all(self._looks_at(each, call, at, key, depth + 1) for each in own for at, key in places)
+        for call, at, key in handed.get(name, ()):
+            own = self._own(of, call)
+            if not own or not all(self._looks_at(each, call, at, key, depth + 1) for each in own):
+                return False
+        return True
 
     def _own(self, function: Function, call: Call) -> list[Function]:
         """The Python functions of the code base that a call means; none where it may mean something else."""
@@ -373,7 +388,7 @@ class CallGraph:
             led = {id(edge.call) for edge in self.edges[function]}
             for call in function.calls if not function.native else ():
                 asks = hasattr(builtins, call.name) or call.name.startswith(("is_", "has_"))
-                if id(call) in led or asks or call.name in COMMON | LEAVES:
+                if id(call) in led or asks or call.name in COMMON or call.name in LEAVES:
                     continue
                 values = map(innermost, self.evaluator.values(function, call.given))
                 given = dict.fromkeys(each.of for each in values if isinstance(each, ClassValue | Instance))
@@ -421,13 +436,13 @@ class CallGraph:
         if any(self.evaluator.beyond(above) for of in kinds for above in self.evaluator.line(of)):
             # A variable's object of a known class gets what that lacks from the other package that it builds on.
             return {}
+        receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
+        if receiver in ("self", "cls", ""):
+            return {}
         # What hands a call on to a part by the same name does not mean itself.
         found = [each for each in self.methods.get(name, ()) if not each.outer and each is not function]
         # Of remote objects that publish their methods with a prefix.
         found += self.methods.get(f"exposed_{name}", ())
-        receiver = next((part for part in reversed(chain[:-1]) if isinstance(part, str) and part.isidentifier()), "")
-        if receiver in ("self", "cls", ""):
-            return {}
         near = self._alike(receiver, found)
         if name in COMMON and len(words(receiver)) == 1:
             # A common name says something where one class of the same file has it.
@@ -495,7 +510,7 @@ class CallGraph:
                         near[run] = len(has & around)
         if not near and chain is not call.callee[0]:
             for run in self.methods.get(CALLED[0], ()):
-                has = _same(run.owner.name) if run.owner is not None else set()
+                has = _same(run.owner.name) if run.owner is not None else frozenset()
                 if wanted <= has and has & around - wanted and not run.abstract:
                     near[run] = len(has & around)
         best = max(near.values(), default=0)
@@ -506,7 +521,7 @@ class CallGraph:
 
     def _named(self, function: Function, call: Call) -> dict[Function, Dispatch]:
         """Methods of a name that is sent to where an object has them: ``collective_rpc("execute_model")``."""
-        if len(words(call.text)) < 2 or not call.text.isidentifier() or not SENT.search(call.name):
+        if not call.text.isidentifier() or not SENT.search(call.name) or len(words(call.text)) < 2:
             return {}
         owner = holder(function)
         line = self.evaluator.line(owner) if owner is not None else []

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import TypeGuard
 
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
-from lmp.codebase.source import Source
+from lmp.codebase.source import LEAVES, Source, children, walk
 
 WARNS = frozenset(["warning", "warn", "warning_once", "warn_once"])
 FALLS_BACK = re.compile(
@@ -122,10 +121,10 @@ def _tells_inputs_apart(source: Source, node: ast.If, inside: Function) -> bool:
 
     Nothing is made or left undone for it: that decides nothing for a later run.
     """
-    given = any(isinstance(one, ast.Name) and one.id in inside.params for one in ast.walk(node.test))
+    given = any(isinstance(one, ast.Name) and one.id in inside.params for one in walk(node.test))
     if not given or isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
         return isinstance(node.body[-1], ast.Raise)
-    every = (one for stmt in (*node.body, *node.orelse) for one in ast.walk(stmt))
+    every = (one for stmt in (*node.body, *node.orelse) for one in walk(stmt))
     return not any(isinstance(one, ast.Call) and MAKES_FILE.search(source.written(one.func)) for one in every)
 
 
@@ -133,7 +132,7 @@ def of_choice(source: Source, node: ast.If, inside: Function) -> None:
     """Of texts that a value is compared with one after the other, what no branch names takes the last one silently. A
     last branch that reads the value is for any other: a path beside the names."""
     subject, branches, rest = _compared(source, node)
-    every = [one for stmt in rest for one in ast.walk(stmt)]
+    every = [one for stmt in rest for one in walk(stmt)]
     ends = any(isinstance(one, ast.Raise | ast.Assert) for one in every)
     reads = any(isinstance(one, ast.Name | ast.Attribute) and source.written(one) == subject for one in every)
     said = any(each.kind == "other value" and each.text == subject for each in inside.hazards)
@@ -165,19 +164,20 @@ def _compared(source: Source, node: ast.If) -> tuple[str, list[list[ast.stmt]], 
     return (subjects[0], branches, rest) if len(set(subjects)) == 1 else ("", [], [])
 
 
-def of_no_branch(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+def of_no_branch(source: Source, inside: list[ast.AST], made: Function) -> None:
     """Names that only the branches of such a chain set, which has no last one, and that are read behind it."""
-    ifs = [each for each in _own(node) if isinstance(each, ast.If)]
-    names = [each for each in _own(node) if isinstance(each, ast.Name)] if ifs else []
+    ifs = [each for each in inside if isinstance(each, ast.If)]
+    chains = [(each, *_compared(source, each)) for each in ifs]
+    chains = [chain for chain in chains if len(chain[2]) > 1 and not chain[3]]
+    names = [each for each in inside if isinstance(each, ast.Name)] if chains else []
     # What is assigned is there behind the whole statement.
-    assigned = [each for each in _own(node) if isinstance(each, ast.Assign)] if ifs else []
-    sets_at = {one: each.end_lineno or 0 for each in assigned for target in each.targets for one in ast.walk(target)}
+    assigned = [each for each in inside if isinstance(each, ast.Assign)] if chains else []
+    sets_at = {one: each.end_lineno or 0 for each in assigned for target in each.targets for one in walk(target)}
     known: set[ast.AST] = set()
-    for each in ifs:
-        subject, branches, rest = _compared(source, each)
-        if len(branches) < 2 or rest or each in known:
+    for each, subject, branches, _ in chains:
+        if each in known:
             continue
-        known.update(ast.walk(each))
+        known.update(walk(each))
         end = each.end_lineno or each.lineno
         sets = [{one.id for one in names if isinstance(one.ctx, ast.Store) and _in(one, body)} for body in branches]
         stored = [one for one in names if isinstance(one.ctx, ast.Store)]
@@ -203,9 +203,9 @@ def _in(node: ast.expr, body: list[ast.stmt]) -> bool:
     return body[0].lineno <= node.lineno <= (body[-1].end_lineno or node.lineno)
 
 
-def of_late_check(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+def of_late_check(source: Source, inside: list[ast.AST], made: Function) -> None:
     """A check of an index that stands behind its use in the same block: the use ends with an error of its own."""
-    blocks = (getattr(each, "body", None) for each in (node, *_own(node)))
+    blocks = (getattr(each, "body", None) for each in inside)
     for block in (each for each in blocks if isinstance(each, list)):
         for number, each in enumerate(block):
             test = each.test if isinstance(each, ast.If) and isinstance(each.body[0], ast.Raise) else None
@@ -217,7 +217,7 @@ def of_late_check(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, 
             use = f"{source.written(limit.args[0])}[{source.written(test.left)}]"
             for before in reversed(block[:number]):
                 targets = [before.target] if isinstance(before, ast.AugAssign) else getattr(before, "targets", [])
-                if any(isinstance(one, ast.Subscript) and source.written(one) == use for one in ast.walk(before)):
+                if any(isinstance(one, ast.Subscript) and source.written(one) == use for one in walk(before)):
                     made.hazards = [one for one in made.hazards if one.line != each.body[0].lineno]
                     _add(made, "late check", before, use)
                     break
@@ -259,7 +259,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
 def of_handler(source: Source, tried: list[ast.stmt], node: ast.ExceptHandler, inside: Function) -> None:
     """An error that ends the whole process, and one that nobody hears of."""
     kind = source.written(node.type) if node.type is not None else ""
-    every = [each for one in node.body for each in ast.walk(one)]
+    every = [each for one in node.body for each in walk(one)]
     if any(isinstance(each, ast.Call) and source.dotted(each.func) in (*EXITS, *KILLS) for each in every):
         _add(inside, "exits", node, f"except {kind}".strip())
         return
@@ -326,14 +326,15 @@ def of_while(source: Source, node: ast.While, inside: Function) -> None:
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
     # One that goes on until it is done waits for nothing.
+    every = own_nodes(node)
     called = {
         one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func)
-        for one in (node, *_own(node))
+        for one in every
         if isinstance(one, ast.Call)
     }
-    if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in _own(node)):
+    if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in every):
         _add(inside, "waits", node, f"while {source.written(node.test)}")
-    if not any(isinstance(each, ast.Try) for each in ast.walk(node)):
+    if not any(isinstance(each, ast.Try) for each in walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
 
 
@@ -358,21 +359,22 @@ def of_global(node: ast.Global, inside: Function) -> None:
     _add(inside, "process", node, f"global {', '.join(node.names)}")
 
 
-def of_for(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+def of_for(every: list[ast.AST], made: Function) -> None:
     """Names that a loop alone sets, and that are read behind it: where the loop is empty there are none."""
-    loops = [each for each in ast.walk(node) if isinstance(each, ast.For) and not each.orelse]
-    every = [each for each in ast.walk(node) if isinstance(each, ast.Name)] if loops else []
-    given = {"_", *(each.arg for each in ast.walk(node) if loops and isinstance(each, ast.arg))}
+    loops = [each for each in every if isinstance(each, ast.For) and not each.orelse]
+    names = [each for each in every if isinstance(each, ast.Name)] if loops else []
+    given = {"_", *(each.arg for each in every if isinstance(each, ast.arg))}
     for loop in loops:
         if isinstance(loop.iter, ast.Tuple | ast.List):
             continue
         end = loop.end_lineno or loop.lineno
-        sets = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-        for each in every:
+        sets = {each.id for each in walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        sets -= given
+        for each in names:
             out = not loop.lineno <= each.lineno <= end
             if out and (isinstance(each.ctx, ast.Store) or each.lineno < loop.lineno):
                 sets.discard(each.id)
-        read = next((e for e in every if e.id in sets - given and e.lineno > end), None)
+        read = next((each for each in names if each.id in sets and each.lineno > end), None)
         if read is not None:
             _add(made, "unbound", read, read.id)
 
@@ -390,10 +392,11 @@ class _Host:
         self._source = source
         self._values: dict[str, list[ast.expr]] = {}
         # Of what comes from outside, or from a loop, it is not known.
-        loops = [one for each in ast.walk(node) if isinstance(each, ast.For) for one in ast.walk(each.target)]
-        given = [each.arg for each in ast.walk(node) if isinstance(each, ast.arg)]
+        every = walk(node)
+        loops = [one for each in every if isinstance(each, ast.For) for one in walk(each.target)]
+        given = [each.arg for each in every if isinstance(each, ast.arg)]
         self._known = dict.fromkeys([*given, *(one.id for one in loops if isinstance(one, ast.Name))], False)
-        for each in ast.walk(node):
+        for each in every:
             if isinstance(each, ast.Assign):
                 for target in each.targets:
                     several = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -424,43 +427,56 @@ class _Host:
         return bool(MAKES_TENSOR.match(name)) or (isinstance(node.func, ast.Attribute) and self(node.func.value))
 
 
-def of_read_back(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> None:
+def of_read_back(source: Source, inside: list[ast.AST], made: Function) -> None:
     """The first value that a loop reads from a tensor, where it is not known to be on the CPU; and whether the way of
     the loop depends on it."""
-    loops = [each for each in _own(node) if isinstance(each, ast.For | ast.While)] if made.loops else []
     host = None
-    for loop in loops:
-        tests = [each.test for each in (loop, *_own(loop)) if isinstance(each, ast.If | ast.While | ast.Assert)]
-        decides = {one for test in tests for one in ast.walk(test)}
+    for loop in inside if made.loops else ():
+        if not isinstance(loop, ast.For | ast.While):
+            continue
         # What a loop runs over is read once.
-        inside = [loop.test] if isinstance(loop, ast.While) else []
-        for each in (one for part in (*inside, *loop.body) for one in (part, *_own(part))):
+        test = [loop.test] if isinstance(loop, ast.While) else []
+        for each in (one for part in (*test, *loop.body) for one in own_nodes(part)):
             if not (isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)):
                 continue
-            host = host or _Host(source, node)
-            if each.func.attr in ("item", "tolist") and not each.args and not host(each.func.value):
-                _add(made, "sync decides" if each in decides else "sync", each, source.written(each))
+            if each.func.attr not in ("item", "tolist") or each.args:
+                continue
+            host = host or _Host(source, inside[0])
+            if not host(each.func.value):
+                tests = (one.test for one in own_nodes(loop) if isinstance(one, ast.If | ast.While | ast.Assert))
+                decides = any(each in walk(test) for test in tests)
+                _add(made, "sync decides" if decides else "sync", each, source.written(each))
                 return
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function or loop, without the functions that it defines."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield child
-            yield from _own(child)
+DEFINES = frozenset([ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef])
+
+
+def own_nodes(node: ast.AST) -> list[ast.AST]:
+    """A function, loop or statement and what stands in it, without the functions and classes that it defines."""
+    found = [node]
+    waiting = children(node)[::-1]
+    while waiting:
+        each = waiting.pop()
+        if type(each) in LEAVES:
+            found.append(each)
+        elif type(each) not in DEFINES:
+            found.append(each)
+            waiting += reversed(children(each))
+    return found
 
 
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
     """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
     what came in from outside."""
-    if made.loops:
-        of_for(node, made)
     every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut", "existing")]
+    inside = walk(node) if every or made.loops else []
+    if made.loops:
+        of_for(inside, made)
     if not every:
         return made.hazards
-    tries = [each for each in ast.walk(node) if isinstance(each, ast.Try)]
-    names = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    tries = [each for each in inside if isinstance(each, ast.Try)]
+    names = Counter(each.id for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
     taken = Counter(each.text for each in every)
     # Of a cut that a message beside it tells, the caller hears.
     says = [each.line for each in made.hazards if each.kind in ("falls back", "leaves") and CUT.search(each.text)]
@@ -479,17 +495,17 @@ def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> lis
             continue
         name = each.text.partition("[")[0]
         guarded = any(one.lineno <= each.line <= (one.end_lineno or 0) for one in tries)
-        others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, node))
+        others = names[name] > taken[each.text] or not (name in made.params or _is_unpacked(name, inside))
         if guarded if each.kind == "unguarded" else others:
             made.hazards.remove(each)
     return made.hazards
 
 
-def _is_unpacked(name: str, node: ast.AST) -> bool:
+def _is_unpacked(name: str, inside: list[ast.AST]) -> bool:
     """One of several values that a call gives."""
     return any(
         isinstance(each, ast.Tuple) and any(isinstance(one, ast.Name) and one.id == name for one in each.elts)
-        for assign in ast.walk(node)
+        for assign in inside
         if isinstance(assign, ast.Assign) and isinstance(assign.value, ast.Call)
         for each in assign.targets
     )
@@ -509,7 +525,7 @@ class _Names:
 
     def __call__(self, node: ast.AST) -> frozenset[str]:
         if node not in self._known:
-            every = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+            every = (each for each in walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
             self._known[node] = frozenset(each.id for each in every)
         return self._known[node]
 
@@ -538,8 +554,8 @@ def of_value(source: Source, value: ast.expr, inside: Function) -> None:
             isinstance(receiver, ast.Name) and receiver.id not in source.aliases
         ):
             _add(inside, "none used", value, source.written(value))
-    for each in ast.walk(value):
-        if isinstance(each, ast.Dict) and inside.qualname:
+    for each in walk(value) if inside.qualname else ():
+        if isinstance(each, ast.Dict):
             for key, one in zip(each.keys, each.values, strict=True):
                 fixed = _number(one) or source.written(one) in ("True", "False")
                 if fixed and isinstance(key, ast.Constant) and isinstance(key.value, str) and SET.fullmatch(key.value):
@@ -595,7 +611,7 @@ def _of_constant(source: Source, name: str, value: ast.expr, inside: Function) -
 
 
 def _names(node: ast.expr | None) -> bool:
-    return node is not None and any(isinstance(each, ast.Name) for each in ast.walk(node))
+    return node is not None and any(isinstance(each, ast.Name) for each in walk(node))
 
 
 def _number(value: ast.expr) -> TypeGuard[ast.Constant]:

@@ -30,7 +30,7 @@ from lmp.codebase.graph.records import (
     settle,
 )
 from lmp.codebase.modules import absolute
-from lmp.codebase.source import Source
+from lmp.codebase.source import Source, children
 
 MAKERS = frozenset(
     [
@@ -83,7 +83,7 @@ LOOPS = frozenset(["while_loop", "fori_loop"])
 LONGEST_CHAIN = 12
 MOST_CHAINS, MOST_ENTRIES = 8, 64
 """Values of one expression that are kept, and of a dictionary: a registry has many."""
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 def file_graph(source: Source) -> FileGraph:
@@ -221,7 +221,7 @@ class _Reader:
                     self.expression(node.value, inside, loop)
                     inside.returns += self.chains(node.value)
             case _:
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     if isinstance(child, ast.expr):
                         self.expression(child, inside, loop)
 
@@ -271,9 +271,10 @@ class _Reader:
         for each in node.decorator_list:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
+        own = hazards.own_nodes(node)
         for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check):
-            of(self.source, node, made)
-        slips.of_slips(self.source, node, made, self.absent)
+            of(self.source, own, made)
+        slips.of_slips(self.source, own, made, self.absent)
         made.hazards = hazards.settled(node, made)
         made.hazards.sort(key=lambda each: each.line)
 
@@ -450,7 +451,7 @@ class _Reader:
                 self.asks(each.comparators[0], each.left, None)
             elif isinstance(each, ast.comprehension):
                 self.bind(each.target, self.items(each.iter), inside, None)
-            elif isinstance(each, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            elif isinstance(each, COMPREHENSIONS):
                 depth += 1
             elif isinstance(each, ast.BinOp):
                 inside.numeric += isinstance(each.op, ast.MatMult)
@@ -462,7 +463,7 @@ class _Reader:
                 inside.returns += self.chains(each.value)
             elif isinstance(each, ast.NamedExpr):
                 self.bind(each.target, self.chains(each.value), inside, None)
-            waiting.extend((child, depth) for child in ast.iter_child_nodes(each))
+            waiting += [(child, depth) for child in children(each)]
 
     def attribute(self, node: ast.Attribute, inside: Function) -> None:
         if node.attr == "total_memory":
@@ -676,7 +677,7 @@ class _Reader:
                     if not inside:
                         waiting.append(each.value)
             elif isinstance(each, ast.BinOp | ast.Tuple):
-                waiting.extend(ast.iter_child_nodes(each))
+                waiting += children(each)
         return tuple(dict.fromkeys(found))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 ITEM = "[]"
 """An element of what stands before it."""
@@ -31,8 +31,7 @@ def pick(place: int | str) -> str:
     return f"[{place}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """A call within a chain, with the chains of its first argument: a wrapper gives that back."""
 
     first: tuple[Any, ...] = ()

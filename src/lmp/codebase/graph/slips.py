@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from lmp.codebase.graph.hazards import LONGEST
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
 from lmp.codebase.source import Source
 
@@ -21,8 +22,8 @@ NUMBERS = re.compile(
 MOVES = frozenset(("to", "cuda", "cpu", "half", "float", "bfloat16", "double"))
 """Methods of a module that give it another place or type."""
 ENTERS = ("__enter__", "__aenter__")
-CUDA = re.compile(r"""\.cuda\(\)$|(?:\bdevice ?= ?|\.to\(|torch\.device\()["']cuda(?::\d+)?["']""")
-HALF = re.compile(r"\.half\(\)$|\b\w*dtype ?= ?torch\.b?float16\b")
+CUDA = re.compile(r"""(?:\bdevice ?= ?|\.to\(|torch\.device\()["']cuda(?::\d+)?["']""")
+HALF = re.compile(r"\b\w*dtype ?= ?torch\.b?float16\b")
 HOLDS = ("Sequential", "ModuleList")
 FIRST = 120
 """Letters of a call in which its form is looked for."""
@@ -59,33 +60,25 @@ def missing(source: Source) -> frozenset[str]:
     return frozenset(found)
 
 
-def of_slips(
-    source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function, absent: frozenset[str]
-) -> None:
-    """Adds them to the function that is read. ``absent`` are the names that a failed import leaves."""
+def of_slips(source: Source, own: list[ast.AST], made: Function, absent: frozenset[str]) -> None:
+    """Adds them to a function that is read. ``own`` is its definition, then what stands in it without the functions
+    that it defines; ``absent`` are the names that a failed import leaves."""
     if made.abstract:
         return
-    every = list(_own(node))
-    tested = _Tested(every)
     found: dict[tuple[HazardKind, str], Hazard] = {}
-    for kind, at, text in _each(source, node, made, every, tested, absent):
-        text = " ".join(text.split())[:160]
-        found.setdefault((kind, text if kind not in ("cuda", "half") else ""), Hazard(kind, at, text))
+    for kind, line, text in _each(source, own, made, _Tested(own), absent):
+        text = " ".join(text.split())[:LONGEST]
+        found.setdefault((kind, text if kind not in ("cuda", "half") else ""), Hazard(kind, line, text))
     made.hazards += found.values()
 
 
 Found = Iterator[tuple[HazardKind, int, str]]
 
 
-def _each(
-    source: Source,
-    node: ast.FunctionDef | ast.AsyncFunctionDef,
-    made: Function,
-    every: list[ast.AST],
-    tested: _Tested,
-    absent: frozenset[str],
-) -> Found:
-    loads = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+def _each(source: Source, own: list[ast.AST], made: Function, tested: _Tested, absent: frozenset[str]) -> Found:
+    node, *every = own
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    loads = {name for each in _with_inner(made) for name in each.reads}
     rest = node.args.kwarg
     if rest is not None and rest.arg not in loads:
         yield "swallowed", rest.lineno, f"**{rest.arg}"
@@ -190,9 +183,7 @@ def _last(node: ast.expr | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function, without the functions that it defines."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield child
-            yield from _own(child)
+def _with_inner(function: Function) -> Iterator[Function]:
+    yield function
+    for each in function.inner.values():
+        yield from _with_inner(each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from lmp.codebase.graph.records import (
     CLASS,
@@ -131,7 +132,8 @@ class Evaluator:
         self._kept: dict[tuple[object, Chain], tuple[int, frozenset[int], Values]] = {}
         self._until: dict[int, list[tuple[object, Chain]]] = {}
         self._lines: dict[Class, list[Class]] = {}
-        self._sites: dict[str, list[tuple[Function, int, int]]] = {}
+        self._sites: dict[str, list[tuple[Function, Call]]] = {}
+        self._keywords: dict[tuple[str, str], list[tuple[Function, Call, Chains]]] = {}
         self._decorated: dict[str, list[tuple[Function | None, Chain, Value]]] = {}
         self._kept_as: dict[str, dict[str, None]] = {}
         self._registries: set[str] = set()
@@ -154,14 +156,18 @@ class Evaluator:
             for each in graph.every_class:
                 for base in self.bases(each):
                     self.subclasses.setdefault(base, []).append(each)
+        kinds = {each.name for graph in graphs.values() for each in graph.every_class}
         for graph in graphs.values():
             for function in graph.functions:
-                for number, call in enumerate(function.calls):
+                for call in function.calls:
                     if call.args or call.keywords:
                         # In a method of a class, ``cls(…)`` makes it.
                         made = function.owner if call.callee[:1] == (("cls",),) else None
                         name = made.name if made is not None else call.name
-                        self._sites.setdefault(name, []).append((function, number, len(call.args)))
+                        self._sites.setdefault(name, []).append((function, call))
+                        for keyword, chains in call.keywords if name in kinds else ():
+                            if chains:
+                                self._keywords.setdefault((name, keyword), []).append((function, call, chains))
             decorated: list[tuple[Function | Class, Function | None, Value]] = [
                 *((each, each.outer, FunctionValue(each)) for each in graph.functions),
                 *((each, each.within, ClassValue(each)) for each in graph.every_class),
@@ -308,28 +314,31 @@ class Evaluator:
         only until the names that cut it short are known themselves, and only for places as deep as its own.
         """
         key = (context or file, chain)
-        if key in self._memo:
-            return self._memo[key]
+        known = self._memo.get(key)
+        if known is not None:
+            return known
         if key in self._busy or depth > DEEPEST:
             self._cuts.add(self._busy.get(key, TOO_DEEP))
             return ()
-        if key in self._kept and self._kept[key][0] <= depth:
-            self._cuts |= self._kept[key][1]
-            return self._kept[key][2]
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] <= depth:
+            self._cuts |= kept[1]
+            return kept[2]
         place = self._busy[key] = len(self._busy)
         around, self._cuts = self._cuts, set()
         try:
             found = self._chain(context, file, chain, depth)
         finally:
             del self._busy[key]
-            cuts = frozenset(self._cuts - {place})
-            self._cuts = around | cuts
+            cuts = self._cuts - {place}
+            self._cuts = around
+            self._cuts |= cuts
             for each in self._until.pop(place, ()):
                 self._kept.pop(each, None)
         if not cuts or not place:
             self._memo[key] = found
         else:
-            self._kept[key] = depth, cuts, found
+            self._kept[key] = depth, frozenset(cuts), found
             self._until.setdefault(max(cuts), []).append(key)
         return found
 
@@ -349,18 +358,20 @@ class Evaluator:
     def _chain(self, context: Function | None, file: str, chain: Chain, depth: int) -> Values:
         if len(chain) == 1:
             return self._name(context, file, chain[0], depth)
-        last = chain[-1]
+        of, last = chain[:-1], chain[-1]
+        deeper = isinstance(last, Applied) or last[:1] not in (MANY, ITEM[0])
         found: dict[Value, None] = {}
-        for value in self.chain(context, file, chain[:-1], depth + (str(last)[:1] not in (MANY, ITEM[0]))):
+        for value in self.chain(context, file, of, depth + deeper):
             if isinstance(last, Applied) and chain[-2] in FLUENT and isinstance(value, Instance):
                 found[value] = None
                 continue
             found.update(dict.fromkeys(self._step(context, file, value, last, depth)))
             if len(found) > MOST:
                 break
-        if isinstance(last, Applied) and context is not None and all(isinstance(each, External) for each in found):
+        registers = self._registered and isinstance(last, Applied)
+        if registers and context is not None and all(isinstance(each, External) for each in found):
             # What is given a registry, and returns what reading does not tell, makes one of what that keeps.
-            calls = [call for call in context.calls if self._registered and chain[:-1] in call.callee]
+            calls = [call for call in context.calls if of in call.callee]
             given = [each for call in calls for each in call.given if len(each) == 1 and each[0] in self._registries]
             kept = (value.of for value in self._all(context, given, depth) if isinstance(value, Many))
             found = {Instance(each.of, each.exact): None for each in kept if isinstance(each, ClassValue)} or found
@@ -561,16 +572,12 @@ class Evaluator:
             return ()
         found: dict[Value, None] = {}
         kinds = {of, *self.below(of)}
-        looked = 0
-        for kind in sorted({each.name for each in kinds}):
-            for site, number, _ in self._sites.get(kind, ()):
-                given = next((chains for keyword, chains in site.calls[number].keywords if keyword == name), ())
-                if not given or looked >= MOST_SITES:
-                    continue
-                looked += 1
-                made = self._all(site, site.calls[number].callee, depth + 1)
-                if any(isinstance(each, ClassValue) and each.of in kinds for each in made):
-                    found.update(dict.fromkeys(self._all(site, given, depth + 1)))
+        names = sorted({each.name for each in kinds})
+        sites = (site for each in names for site in self._keywords.get((each, name), ()))
+        for site, call, given in islice(sites, MOST_SITES):
+            made = self._all(site, call.callee, depth + 1)
+            if any(isinstance(each, ClassValue) and each.of in kinds for each in made):
+                found.update(dict.fromkeys(self._all(site, given, depth + 1)))
         return tuple(found)[:MOST]
 
     def _wide(self, found: Iterable[Value]) -> bool:
@@ -710,8 +717,8 @@ class Evaluator:
             found = {}
         found.update(dict.fromkeys(self._decorates(of, name)))
         if depth < 6:
-            for site, number in self._calls_of(of, name):
-                for chain in argument(of, name, site.calls[number]):
+            for site, call in self._calls_of(of, name):
+                for chain in argument(of, name, call):
                     given = self.chain(site, site.file, chain, depth + 2)
                     found.update((each, None) for each in given if not isinstance(each, External))
                 if len(found) > MOST:
@@ -758,7 +765,7 @@ class Evaluator:
                 if any(isinstance(each, FunctionValue) and each.of is maker for each in makes):
                     yield thing
 
-    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, int]]:
+    def _calls_of(self, of: Function, name: str) -> Iterator[tuple[Function, Call]]:
         """Calls by the function's name; of a constructor by its class and by those below that inherit it."""
         names = [of.name]
         if of.name == "__init__" and of.owner is not None:
@@ -768,8 +775,7 @@ class Evaluator:
                 # What a class below hands on to the constructor above it, where that has nothing of its own.
                 site = each.methods.get("__init__")
                 if site is not None and any(self.method(base, "__init__") is of for base in self.bases(each)):
-                    calls = enumerate(site.calls)
-                    yield from ((site, number) for number, call in calls if call.callee[:1] == ((SUPER, "__init__"),))
+                    yield from ((site, call) for call in site.calls if call.callee[:1] == ((SUPER, "__init__"),))
         elif of.name in ("forward", "__call__"):
             return
         for called in names:
@@ -777,15 +783,15 @@ class Evaluator:
             if of.name != "__init__" and len(sites) > MOST_UNASKED:
                 # A class's name says which class is made; a function's, where many call it so, does not.
                 asked = sites[:MOST_NAMED] if of in self._fillers else ()
-                sites = [each for each in asked if self._leads_to(each[0], each[1], of)]
-            yield from ((site, number) for site, number, _ in sites[:MOST_MADE])
+                sites = [each for each in asked if self._leads_to(*each, of)]
+            yield from sites[:MOST_MADE]
         # A function that an object keeps is called by the name of the field.
         for called in self._kept_as.get(of.name, ()) if of.owner is None else ():
             kept = self._sites.get(called, ())[:MOST_UNASKED]
-            yield from ((site, number) for site, number, _ in kept if self._leads_to(site, number, of))
+            yield from (each for each in kept if self._leads_to(*each, of))
 
-    def _leads_to(self, site: Function, number: int, of: Function) -> bool:
-        found = self._all(site, site.calls[number].callee, 0)
+    def _leads_to(self, site: Function, call: Call, of: Function) -> bool:
+        found = self._all(site, call.callee, 0)
         return any(isinstance(each, FunctionValue) and each.of is of for each in found)
 
 

@@ -366,7 +366,6 @@ def _fills_given(reading: Reading, function: Function) -> str:
 def _takes_back(function: Function, attends: bool) -> str:
     """It gives a call the cache, or new keys and values for it, and takes what is the cache after that: from the call,
     or for its object to keep."""
-    kept = {name: [*chains, *_firsts(function, chains)] for name, chains in function.locals.items()}
     of = function.owner if function.name != "__init__" else None
     for name in (each.name for each in of.fields) if of is not None else ():
         if _is_whole(name) and of is not None and any(by is function for by, _ in of.attributes.get(name, ())):
@@ -377,9 +376,13 @@ def _takes_back(function: Function, attends: bool) -> str:
 
     for call in function.calls:
         given = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
-        to_it = any(EARLIER & split("_".join([*_names(chain), *given])) for chain in call.callee) and _pair(given)
+        to_it = _pair(given) and any(EARLIER & split("_".join([*_names(chain), *given])) for chain in call.callee)
         if to_it or any(map(whole, given)) or any(whole(name) for name, _ in call.keywords):
-            back = {name for name, chains in kept.items() if any(_from(call, each) for each in chains)}
+            back = {
+                name
+                for name, chains in function.locals.items()
+                if any(_from(call, each) for each in (*chains, *_firsts(function, chains)))
+            }
             # Layers that only pass it on keep nothing of it.
             keeps = call.loop or any("logits" in split(name) for name in back)
             if _pair(back) or (keeps and any(map(whole, back))):
@@ -520,16 +523,17 @@ def _is_foreign(value: Value, made: str = "") -> bool:
 
 def _makes(reading: Reading, function: Function, classes: Mapping[Class, str]) -> str:
     """What makes the cache, or sizes it."""
-    returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
     made = {edge.callee.owner for edge in reading.graph.edges[function] if edge.how == "constructor"}
     # A plain record has no constructor of its own.
     named = [call.callee for call in function.calls if call.name[:1].isupper()]
     values = (each for chains in named for each in reading.graph.evaluator.values(function, chains))
     made |= {each.of for each in values if isinstance(each, ClassValue)}
-    sets = function.owner.attributes.values() if function.owner is not None else ()
-    kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
-    if function.name != "__init__" and not made.isdisjoint(classes) and _is_cache((*returned, *kept), classes):
-        return "makes the cache"
+    if function.name != "__init__" and not made.isdisjoint(classes):
+        returned = reading.graph.evaluator.returned(function, 0) if function.returns else ()
+        sets = function.owner.attributes.values() if function.owner is not None else ()
+        kept = reading.graph.evaluator.values(function, (c for some in sets for by, c in some if by is function))
+        if _is_cache((*returned, *kept), classes):
+            return "makes the cache"
     names = [split(each) for each in function.reads.union(function.params) - {"empty_cache"}]
     told = any(each & {"free", "available"} and each & {"mem", "memory"} for each in names)
     about = any(each & {"cache", "block", "kv", "token"} for each in names)

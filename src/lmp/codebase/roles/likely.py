@@ -148,8 +148,9 @@ class Likely:
         found = {*self.weighing.things, *(key for rows in (*self.ruled.values(), *self.shown.values()) for key in rows)}
         for key in sorted(found):
             common = self._of_thing(key)
+            near = self.weighing.near(key)
             for section in self.ruled:
-                yield section, key, common | self._of_section(section, key, inside[section])
+                yield section, key, common | self._of_section(section, key, inside[section], near)
 
     def starts(self) -> Iterator[tuple[Key, Witnesses]]:
         """Everything that users may begin with: nothing whose name is private."""
@@ -336,14 +337,14 @@ class Likely:
         found["things of the file"] = math.log2(1 + self._in_file[file])
         found["things of the code base"] = math.log2(1 + max(SMALL, len(self.weighing.things)))
         found["no Python"] = not file.endswith(".py")
-        return _kept(found)
+        return {**_kept(found), "shared": self.weighing.shared(thing)}
 
     @cached_property
     def _in_file(self) -> Counter[str]:
         return Counter(file for file, _ in self.weighing.things)
 
-    def _of_section(self, section: str, key: Key, inside: Counter[str]) -> Witnesses:
-        """What the rules of one section say of it."""
+    def _of_section(self, section: str, key: Key, inside: Counter[str], near: set[Key]) -> Witnesses:
+        """What the rules of one section say of it; ``near`` is what it calls and what calls it."""
         ruled = self.ruled[section]
         row = ruled.get(key)
         thing = self.weighing.things.get(key)
@@ -357,10 +358,9 @@ class Likely:
             "ruled in its file": math.log2(1 + inside[key[0]]),
             "share of its file": inside[key[0]] / max(1, self._in_file[key[0]]),
             "ruled in all": math.log2(1 + len(ruled)),
-            "calls what is ruled": self.weighing.linked(key, ruled.keys()),
+            "calls what is ruled": not ruled.keys().isdisjoint(near),
             "of a ruled class": isinstance(thing, Function) and thing.owner is not None and thing.owner.key in ruled,
             "has a ruled method": isinstance(thing, Class) and any(m.key in ruled for m in thing.methods.values()),
-            "shared": self.weighing.shared(thing),
         }
 
 

@@ -11,6 +11,7 @@ from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CALLED, CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External
+from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split
 
@@ -69,6 +70,7 @@ class Row:
 
 
 class Reading:
+    @no_cycles_looked_for()
     def __init__(self, facts: RepoFacts) -> None:
         self.facts = facts
         self.roles = {file.file: file.role for file in facts.files}
@@ -245,11 +247,12 @@ class Reading:
     def inner_kernels(self) -> set[tuple[str, int]]:
         """Kernels that only other kernels call: parts of them, which nothing starts."""
         started = {(each.of.file, each.of.line) for each in self.facts.launches if each.of is not None}
+        others = self.kernels - started
         return {
             each.key
             for each, edges in self.graph.callers.items()
             if not each.native
-            and each.key in self.kernels - started
+            and each.key in others
             and edges
             and all(edge.caller.key in self.kernels for edge in edges)
         }

@@ -78,7 +78,7 @@ class Weighing:
         beside = Counter(file for file, _ in strong)
         kept: list[Row] = []
         for key, row in found.items():
-            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + self.linked(key, strong)
+            points = weight[key] + (beside[key[0]] - (key in strong) >= 3) + (not self.near(key).isdisjoint(strong))
             if points >= needed[key]:
                 kept.append(replace(row, rank=-points))
         # Of equals the plainest name: variants are named by what they add.
@@ -164,17 +164,17 @@ class Weighing:
         computes = ruled and row.rank == 0
         return section == "sampling" and (thing in self.reading.samples or seeds or computes)
 
-    def linked(self, key: tuple[str, int], strong: AbstractSet[tuple[str, int]]) -> bool:
-        """Whether it calls, or is called by, what plays the same part in another file."""
+    def near(self, key: tuple[str, int]) -> set[tuple[str, int]]:
+        """Places of what it calls, or is called by, in other files."""
         thing = self.things.get(key)
         if isinstance(thing, Class):
             methods = list(thing.methods.values())
         else:
             methods = [thing] if isinstance(thing, Function) else []
         graph = self.reading.graph
-        near = {edge.callee.key for each in methods for edge in graph.edges.get(each, ())}
-        near |= {edge.caller.key for each in methods for edge in graph.callers.get(each, ())}
-        return any(each in strong and each[0] != key[0] for each in near)
+        near = {edge.callee for each in methods for edge in graph.edges.get(each, ())}
+        near |= {edge.caller for each in methods for edge in graph.callers.get(each, ())}
+        return {each.key for each in near if each.file != key[0]}
 
 
 def _is_python(thing: Thing) -> bool:

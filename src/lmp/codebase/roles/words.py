@@ -30,8 +30,18 @@ def field_words() -> frozenset[str]:
 
 
 @cache
+def _by_word() -> dict[str, list[tuple[str, frozenset[str]]]]:
+    """One word of each entry -> its part, and all of its words."""
+    found: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for part, every in vocabulary().items():
+        for one in every:
+            found.setdefault(min(one), []).append((part, one))
+    return found
+
+
+@cache
 def split(name: str) -> frozenset[str]:
-    found = words(name) | {part.lower() for part in re.split(r"[._]", name) if part}
+    found = {*words(name), *(part.lower() for part in re.split(r"[._]", name) if part)}
     # ``TopKFilter`` has a letter that stands for itself.
     found |= {part.lower() for part in re.findall(r"(?<=[a-z])[A-Z](?=[A-Z][a-z])", name)}
     # ``KVCache`` is cut before its last capital: the letters before it are a word of their own.
@@ -46,7 +56,7 @@ def split(name: str) -> frozenset[str]:
 def parts_of(name: str) -> frozenset[str]:
     """The parts of which a name has all words of an entry."""
     has = split(name)
-    return frozenset(part for part, every in vocabulary().items() if any(one <= has for one in every))
+    return frozenset(part for word in has for part, one in _by_word().get(word, ()) if one <= has)
 
 
 def says(name: str, part: str) -> bool:
