@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from by_rules import ruled_calls, ruled_rows
+from by_rules import carrying_calls, ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
@@ -95,7 +95,7 @@ def test_names_alone_play_no_part(tmp_path: Path) -> None:
 
 def told(reading: Reading) -> list[Pitfall]:
     rows = ruled_rows(reading)
-    return pitfalls(reading, taking_part(rows, ruled_calls(reading)))
+    return pitfalls(reading, taking_part(rows, carrying_calls(reading)))
 
 
 PITFALLS = """import os

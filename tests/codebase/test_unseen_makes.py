@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from by_rules import ruled_calls, ruled_rows
+from by_rules import carrying_calls, ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
@@ -1153,7 +1153,7 @@ def test_names_that_a_package_assigns_decorators_that_hand_on_and_files_of_words
     settings = {row.symbol for row in rows if row.section == "configuration"}
     assert settings == {"Config.width", "Config.layers", "Sampler.config", "Sampler.__call__.tokens"}
     reading = Reading(read_repository(tmp_path, Selection(), lambda done, total, file: None))
-    edges = {(edge.caller.qualname, edge.callee.qualname) for edge in ruled_calls(reading)}
+    edges = {(edge.caller.qualname, edge.callee.qualname) for edge in carrying_calls(reading)}
     # Another package checks what ``typed`` hands to it; the loop calls the module.
     assert {("Sampler.__call__", "Sampler.draw_all"), ("Sampler.draw_all", "Net.forward")} <= edges
     assert not [caller for caller, _ in edges if caller == "typed"]

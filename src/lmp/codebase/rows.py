@@ -37,7 +37,7 @@ def likely(reading: Reading) -> Likely:
     ruled = {section: list(rules(reading)) for section, (rules, _) in PLAYED.items()}
     shown = [row for section, (_, role) in PLAYED.items() for row in weighing.shown(section, ruled[section], role)]
     paths = paths_of(reading).among([*entry_rows(reading), *shown, *route_rows(reading)])
-    return Likely(weighing, ruled, shown, paths, paths.edges())
+    return Likely(weighing, ruled, shown, paths)
 
 
 def every_row(reading: Reading) -> list[Row]:
@@ -48,7 +48,7 @@ def every_row(reading: Reading) -> list[Row]:
 def nesting(reading: Reading) -> list[Edge]:
     """What runs a model, from the entry points down."""
     found = likely(reading)
-    return found.paths.in_order(found.nesting())
+    return list(found.paths.in_order(found.nesting()))
 
 
 def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
