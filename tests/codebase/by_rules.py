@@ -14,5 +14,6 @@ def ruled_rows(reading: Reading) -> list[Row]:
     return [*entry_rows(reading), *played, *configuration_rows(reading)]
 
 
-def ruled_calls(reading: Reading) -> list[Edge]:
-    return likely(reading).edges
+def carrying_calls(reading: Reading) -> list[Edge]:
+    found = likely(reading)
+    return list(found.paths.in_order(edge for edge, witnesses in found.calls() if witnesses["carries a run"]))

@@ -89,7 +89,8 @@ def test_what_users_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "pack" / "__init__.py").write_text("from pack.box import Box, hide\n")
     (tmp_path / "pack" / "below" / "__init__.py").write_text("from pack.box import Inner\n")
     (tmp_path / "pack" / "box.py").write_text(
-        "class Box:\n    def fill(self):\n        return 1\n\n\nclass Inner:\n    def empty(self):\n        return 2\n\n\n"
+        "class Box:\n    def fill(self):\n        return 1\n\n\nclass Inner:\n    def empty(self):\n        return 2\n"
+        "\n\n"
         "def hide():\n    return 3\n\n\ndef _own():\n    return 4\n"
     )
     (tmp_path / "pack" / "try.py").write_text("if __name__ == '__main__':\n    print(1)\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from by_rules import ruled_calls, ruled_rows
+from by_rules import carrying_calls, ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
@@ -95,7 +95,7 @@ def test_names_alone_play_no_part(tmp_path: Path) -> None:
 
 def told(reading: Reading) -> list[Pitfall]:
     rows = ruled_rows(reading)
-    return pitfalls(reading, taking_part(rows, ruled_calls(reading)))
+    return pitfalls(reading, taking_part(rows, carrying_calls(reading)))
 
 
 PITFALLS = """import os
@@ -684,7 +684,6 @@ def run(k, v):
 
 ATTENDS = """import flashinfer
 import torch
-from xformers.ops.fmha.attn_bias import BlockDiagonalMask
 
 
 def twice(keys, values, times):
@@ -698,10 +697,6 @@ class Zebra(torch.nn.Module):
         super().__init__()
         self.run_it = flashinfer.BatchDecodeWithPagedKVCacheWrapper(torch.empty(1))
         self.other = flashinfer.SegmentGEMMWrapper(torch.empty(1))
-
-    def ready(self, lengths, pages):
-        spans = lengths.cumsum(0)
-        return self.run_it.plan(spans, pages, lengths)
 
     def forward(self, x, keys, values):
         keys, values = twice(keys, values, 2)
@@ -717,20 +712,11 @@ class Lemur:
         return y + x
 
 
-class Batch:
-    def bounds(self, lengths):
-        total = sum(lengths)
-        mask = BlockDiagonalMask.from_seqlens(lengths)
-        return mask, total
-
-
 class Walrus:
     def __init__(self):
-        self.zebra, self.lemur, self.batch = Zebra(), Lemur(), Batch()
+        self.zebra, self.lemur = Zebra(), Lemur()
 
     def go(self, x, keys, values):
-        self.zebra.ready(x, keys)
-        self.batch.bounds(x)
         return self.lemur.forward(self.zebra.forward(x, keys, values), values)
 """
 
@@ -738,9 +724,9 @@ class Walrus:
 def test_attention_by_its_ties(tmp_path: Path) -> None:
     rows = [row for row in ruled_rows(read(tmp_path, ATTENDS)) if row.section == "attention"]
     found = {row.symbol for row in rows}
-    # The object of another package that computes it is run in forward, prepared in ready; twice works on its
-    # operands for it alone; bounds makes the mask. A matrix product of the same package is no attention.
-    assert found >= {"Zebra", "Zebra.ready", "Zebra.forward", "twice", "Batch.bounds"}
+    # The object of another package that computes it is run in forward; twice works on its operands for it alone. A
+    # matrix product of the same package is no attention.
+    assert found >= {"Zebra", "Zebra.forward", "twice"}
     assert not any(name.startswith(("Lemur", "Walrus")) for name in found)
     # The line of the call itself, where the code base is small.
     line = 1 + ATTENDS.splitlines().index("        return self.run_it.run(x, (keys, values))")
@@ -1046,7 +1032,6 @@ def test_a_lender_of_tensors_and_what_sets_a_length(tmp_path: Path) -> None:
 
 
 TABLES = """import torch.nn.functional as F
-from transformers.masks import prepare_causal_mask
 
 KINDS = {}
 
@@ -1104,10 +1089,6 @@ class Layer:
         self.mix = SelfAttention(FusedQKV(8))
 
     def forward(self, x):
-        mask = prepare_causal_mask(x)
-        first = x[0]
-        last = x[-1]
-        print(first, last, mask)
         return self.mix.forward(x)
 
 
@@ -1120,9 +1101,9 @@ def main():
 def test_a_table_of_attention_and_its_parts(tmp_path: Path) -> None:
     rows = [row for row in ruled_rows(read(tmp_path, TABLES)) if row.section == "attention"]
     # A table is filled and read by two functions. SelfAttention takes a FusedQKV; repeat is given
-    # keys and values by what attends; the layer makes the mask through another package.
+    # keys and values by what attends.
     assert {row.symbol for row in rows} >= {
-        *("register_attention", "find_attention", "plain", "repeat", "FusedQKV", "SelfAttention", "Layer.forward"),
+        *("register_attention", "find_attention", "plain", "repeat", "FusedQKV", "SelfAttention"),
     }
 
 

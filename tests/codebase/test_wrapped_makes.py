@@ -105,9 +105,8 @@ def main(x):
 def test_masks_kinds_and_softmax_that_attention_writes_out(tmp_path: Path) -> None:
     rows = found(tmp_path, "attention", ATTENTION)
     # forward has one mask made, and that is made by another; by_blocks has the products and the softmax between them.
-    # An enum names the kinds, of which one is chosen. Mixer.start makes an object; a filter has its own mask.
-    assert rows.keys() >= {"Mixer", "Mixer.forward", "_near_mask", "_ahead_mask", "by_blocks"}
-    assert rows.keys() >= {"AttentionKind", "default_attention"}
+    # An enum names the kinds. Mixer.start makes an object; a filter has its own mask.
+    assert rows.keys() >= {"Mixer", "Mixer.forward", "_near_mask", "_ahead_mask", "by_blocks", "AttentionKind"}
     assert rows.keys().isdisjoint({"Mixer.start", "Filter.edge_mask", "Filter", "main"})
 
 

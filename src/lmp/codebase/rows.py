@@ -39,7 +39,7 @@ def likely(reading: Reading) -> Likely:
     shown = [row for section, (_, role) in PLAYED.items() for row in weighing.shown(section, ruled[section], role)]
     begun = entry_rows(reading)
     paths = paths_of(reading).among([*begun, *shown, *route_rows(reading)])
-    return Likely(weighing, ruled, shown, begun, paths, paths.edges())
+    return Likely(weighing, ruled, shown, begun, paths)
 
 
 @no_cycles_looked_for()
@@ -53,7 +53,7 @@ def every_row(reading: Reading) -> list[Row]:
 def nesting(reading: Reading) -> list[Edge]:
     """What runs a model, from the entry points down."""
     found = likely(reading)
-    return found.paths.in_order(found.nesting())
+    return list(found.paths.in_order(found.nesting()))
 
 
 def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:

@@ -1,7 +1,7 @@
 """Attention: modules that compute it, the backends that they may use, and its kernels.
 
 What computes attention is known by its calls. What belongs to it is known by its ties to that: the class around it,
-methods of that class that lead to it, what works on queries, keys and values for it, what chooses among such classes.
+what that builds on or is given, what works on queries, keys and values for it, what makes its masks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, far
 from lmp.codebase.roles.reach import QKV, Reading, Row, place
@@ -32,7 +32,6 @@ OPERANDS = (
 """Names of the three operands of attention."""
 CHOICE = frozenset(["implementation", "impl", "backend"])
 BY_NAME = "by its name"
-KINDS = "names the kinds of it"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 ROOM = 10
@@ -65,10 +64,8 @@ def attention_rows(reading: Reading) -> list[Row]:
         ):
             why = (
                 _named(reading, function, computes)
-                or _method(reading, function, classes)
                 or ("makes a mask" if function in masks else "")
                 or _serves(reading, function, computes, classes)
-                or _chooses(reading, function, classes)
             )
             if why:
                 add(function, role_of(function.qualname, function), why, int(why == BY_NAME))
@@ -153,14 +150,12 @@ def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[
             continue
         if of in own:
             yield of, own[of]
-        elif sure & set(reading.graph.evaluator.line(of)[1:]):
-            yield of, "builds on what attends"
         elif of in bases:
             yield of, "what computes attention builds on it"
         elif of in taken:
             yield of, "what attention is given"
         elif is_enum(of):
-            yield of, KINDS
+            yield of, "names the kinds of it"
         elif of in sure or any(each in CALLED for each in of.methods):
             # A config that is named after it computes nothing.
             yield of, BY_NAME
@@ -199,19 +194,6 @@ def _named(reading: Reading, function: Function, computes: dict[Function, str]) 
 def _detail(function: Function) -> bool:
     """It stands in another function, or is a module's own: a part of what it serves."""
     return function.nested or (function.owner is None and function.name.startswith("_"))
-
-
-def _method(reading: Reading, method: Function, classes: dict[Class, str]) -> str:
-    """A method of such a class that leads to attention, or what prepares it."""
-    # What a module keeps to itself is a part of what calls it, but where attention does.
-    alone = _detail(method) and not any(e.caller.owner in classes for e in reading.graph.callers.get(method, ()))
-    prepares = not (method.native or method.nested or alone)
-    if prepares and any(operators.PREPARES.search(reading.dotted(method, call)) for call in method.calls):
-        return "prepares attention"
-    if method.native or method.owner not in classes or method.nested:
-        return ""
-    leads = method in reading.attending and not reading.is_beside(method.file)
-    return "leads to attention" if leads else ""
 
 
 def _masks(reading: Reading, attends: Set[Function]) -> set[Function]:
@@ -253,24 +235,6 @@ def _keys_or_values(call: Call) -> bool:
     """Whether a call is given keys or values as they are."""
     names = {str(chain[0]) for chains in (*call.args, *dict(call.keywords).values()) for chain in chains}
     return any((found := QKV.match(name)) and (found[1] or found[2][0]) != "q" for name in names)
-
-
-def _chooses(reading: Reading, function: Function, classes: dict[Class, str]) -> str:
-    """It makes or returns one of several such classes that stand in for one another, or one of its kinds."""
-    if function.native:
-        return ""
-    evaluator = reading.graph.evaluator
-    edges = reading.graph.edges[function]
-    chosen = {each.callee.owner for each in edges if each.how == "constructor" and each.callee.owner in classes}
-    for each in map(innermost, evaluator.returned(function, 0) if function.returns else ()):
-        if isinstance(each, ClassValue | Instance) and each.of in classes:
-            chosen.add(each.of)
-            if not each.exact and isinstance(each, ClassValue):
-                chosen |= classes.keys() & set(evaluator.below(each.of))
-    above = [set(evaluator.line(each)) for each in chosen if each is not None]
-    kinds = any(each is not None and classes[each] == KINDS for each in chosen)
-    alike = kinds or (len(above) > 1 and set.intersection(*above))
-    return f"chooses among {', '.join(sorted(each.name for each in chosen if each)[:3])}" if alike else ""
 
 
 def role_of(name: str, thing: object) -> str:

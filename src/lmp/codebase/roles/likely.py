@@ -85,13 +85,11 @@ class Likely:
         shown: Iterable[Row],
         begun: Iterable[Row],
         paths: Paths,
-        edges: list[Edge],
     ) -> None:
         self.reading: Reading = weighing.reading
         self.weighing = weighing
         self.begins = Begins(self.reading, {row.key: row for row in begun})
         self.paths = paths
-        self.edges = edges
         self._functions: dict[Function, Witnesses] = {}
         self.ruled = {section: {row.key: row for row in rows} for section, rows in ruled.items()}
         self.shown: dict[str, dict[Key, Row]] = {section: {} for section in ruled}
@@ -173,11 +171,11 @@ class Likely:
                     chosen = set(map(id, self.paths.alternatives(site)))
                     for edge in site:
                         pairs.setdefault((caller, edge.callee), []).append((edge, len(site), id(edge) in chosen))
-        shown = {(edge.caller, edge.callee) for edge in self.edges}
         for (caller, callee), every in pairs.items():
             found = {f"caller {name}": value for name, value in self._of_function(caller).items()}
             found.update((f"callee {name}", value) for name, value in self._of_function(callee).items())
-            found["led to by the weight of a run"] = (caller, callee) in shown
+            found["carries a run"] = (caller, callee) in self.paths.shares
+            found["share of a run"] = self.paths.shares.get((caller, callee), 0.0)
             found["stands for the others"] = any(chosen for _, _, chosen in every)
             found["calls of it"] = len(every)
             found["in a loop"] = max(min(edge.call.loop, 2) if edge.call is not None else 0 for edge, _, _ in every)

@@ -14,13 +14,6 @@ ATTENTION = re.compile(
 )
 """Calls that compute attention in another package (torch, flash-attn, flashinfer, xformers, MLX, JAX): its functions,
 any function of another package that is named after it, and objects of such a class that are called or run."""
-PREPARES = re.compile(
-    r"\.\w*(?:Attention|MLA|(?:Prefill|Decode)\w*KVCache)\w*\(\)\.(?:plan|begin_forward|build)\w*$"
-    r"|\.\w*(?:Attention|MLA|KVCache)\w*Wrapper$"
-    r"|(?:attention|attn|fmha)\w*\.(?:\w+\.)*\w*[mM]ask(?:\.\w+)?$"
-    r"|\.[a-z_]\w*(?:attention|attn|causal)_mask\w*$|\.(?:attention|attn|causal)_mask\w*$"
-)
-"""Calls that prepare an object of another package which computes attention, or make a mask for it."""
 DRAWS = frozenset(["multinomial", "categorical", "Categorical", "exponential_", "gumbel"])
 """Operators that nothing but drawing a token needs."""
 SAMPLES = DRAWS | {"argmax", "topk", "top_k", "random_categorical"}

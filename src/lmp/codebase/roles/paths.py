@@ -1,8 +1,8 @@
-"""The nesting that runs a model, as a reader needs it.
+"""The ways through a code base on which a model is run.
 
 A run ends where attention is computed, a token is drawn, the cache is written, a batch is made, a loss or a gradient is
-taken. From the entry points a run's weight flows down every way that comes nearer to such an end. Each function divides
-it among the calls that lead on, the nearest first. The calls that most of it passes are the nesting.
+taken. From the entry points a run's weight flows down every way that comes nearer to such an end. Which share of it a
+call carries is one of the witnesses of :mod:`lmp.codebase.roles.likely` for what stands in the nesting.
 
 A virtual call counts once, with the one that stands for the others.
 """
@@ -13,7 +13,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,31 +32,20 @@ SETS_UP = re.compile(
 """What sets up, tears down or tries something, and runs no model for a user."""
 ASIDE = 4.0
 """What it counts that a call leads beside a run, or sets something up."""
-MOST_HANDLERS = 2
-DETOUR = 6.0
-"""How much longer than the nearest a way to an end may be."""
 BACK = 1.0
 """How much further from an end than where it is made a call may lead: what a phase does first has its own way there."""
-STEP, PART = 1.0, 0.3
-"""What a step counts that leads to no end, and a call of what plays a part."""
-LEAST, MOST = 0.15, 48
-"""The share of a run that an edge of the nesting carries, and the edges that are shown."""
+LEAST = 0.15
+"""The share of a run that a call must carry for what it leads to to be followed."""
 MOST_ALTERNATIVES = 5
-"""Modules that one call may lead to, which are all shown: the layers of a list, dense or with experts."""
+"""Modules that one call may lead to, which all count: the layers of a list, dense or with experts."""
 MOST_CHOSEN = 3
-"""Methods of one class that one call may lead to, which are all shown."""
+"""Methods of one class that one call may lead to, which all count."""
 SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
 """Words of modules that only shape what they are given."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
-FEW = 20
-"""Edges that a reader writes at least: where a run has fewer, what loads the model is one of its parts."""
-PARTS_SHOWN = frozenset(
-    [("kv_cache", "update"), ("kv_cache", "allocate"), ("sampling", "sample"), ("attention", "module")]
-)
-"""What is shown wherever the way to the ends calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,10 +401,6 @@ class Paths:
         called = {chain[-2] for chain in function.returns if len(chain) > 1 and isinstance(chain[-1], Applied)}
         return {edge.callee for edge in self.reading.graph.edges[function] if edge.callee.name in called}
 
-    def _makers(self, method: Function) -> set[Function]:
-        made = self.reading.graph.evaluator.method(method.owner, "__init__") if method.owner is not None else None
-        return {made} if made is not None else set()
-
     def _outermost(self, model: Function) -> set[Function]:
         """The model, and what it wraps: a model without its head, which others may call instead. Other methods of its
         class that attend, and neither call it nor are called by it, run it too."""
@@ -441,72 +426,21 @@ class Paths:
                         waiting.append(edge.callee)
         return found
 
-    def _starts(self, ways: Ways) -> list[Function]:
-        """The plainest entry point that leads to what is looked for; where none does, the function that goes on for
-        ever, or that nobody calls."""
-        begins = [(row, each) for row, each in self.entries if each in ways.far and not _handles(row)]
-        inner = {each: self.reading.reaching([each]) - {each} for _, each in begins if self._is_plain(each)}
-        trained = self.reading.reaching(self.training) if not self.training & ways.ends else set()
-
-        def order(each: tuple[Row, Function]) -> tuple[object, ...]:
-            row, function = each
-            beside, inside = not self._is_plain(function), any(other in inner.get(function, ()) for other in inner)
-            # What also trains draws samples on the way.
-            return beside, row.role == "library", inside, function in trained, *_plainness(function)
-
-        ordered = sorted(begins, key=order)
-        plainest = {row.role if row.role in ("library", "server") else "": each for row, each in reversed(ordered)}
-        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
-        roots = sorted(ways.far.keys() - called, key=lambda each: (ways.far[each], each.key))
-        return [each for _, each in ordered if each in plainest.values()] or [*filter(self._is_plain, roots)][:1]
-
-    def _handlers(self, ways: Ways) -> list[Function]:
-        """What handles requests, nearest first."""
-        handlers = {each for row, each in self.entries if _handles(row) and each in ways.far}
-        plain = {each for each in handlers if not BESIDE.search(each.name)}
-        # A request that one handler makes of another came in at the first.
-        asking = {each: self.reading.reaching([each]) & plain - {each} for each in plain}
-        plain = {each for others in asking.values() for each in others if not asking[each]} or plain
-        return sorted(plain, key=lambda each: (ways.far[each], each.key))[:MOST_HANDLERS]
-
     # -- the weight of a run -------------------------------------------------------------------------------------------
 
-    def edges(self) -> list[Edge]:
-        """The calls that carry most of a run, outermost first."""
-        flow = _Flow()
-        ends = self.ends
-        asked = {kind: ways for kind, ways in ends.items() if kind == "batch"}
-        starts: list[Function] = []
-        entered = {each for _, each in self.entries}
-        for number, hub in enumerate(self.hubs):
-            ways = self.ways([hub])
-            begins = self._starts(ways)
-            apart = {each for each in entered if hub.owner is None or each.owner is not hub.owner}
-            made = self.ways(self._makers(hub)) if not apart & ways.far.keys() else ways
-            if made is not ways and apart & made.far.keys():
-                # A user calls the loop on an object that an entry point makes.
-                flow.run(self._starts(made), {"": made})
-            flow.run(begins, {"": ways, **asked})
-            if hub not in self.reading.reaching(self.training):
-                self._prefill(flow, ways)
-            # Requests reach the loop through a queue that one of its own objects takes them from.
-            owners = {each.owner for each in ways.far} - {None}
-            queued = self.ways([hub, *(each for each in self.queues if each in ways.far or each.owner in owners)])
-            handlers = self._handlers(queued) if number == 0 else []
-            flow.run(handlers, {"": queued})
-            starts += [each for each in (*begins, *handlers) if each not in starts]
-        if not self.hubs:
-            # A feed forward that no model calls is none of a run.
-            runs = [ways for kind, ways in ends.items() if kind != "feed forward" or "attention" not in ends]
-            starts = [each for ways in runs for each in (*self._starts(ways), *self._handlers(ways))]
-        led = [each for each in self.hubs if each in self.model.far]
-        flow.run(led, {kind: ways for kind, ways in ends.items() if kind != "queue"})
-        flow.run([each for each in self.hubs if each not in led] or (starts if not led else ()), ends)
-        flow.add(self._steps(starts, flow), STEP)
-        flow.add(self._parts(flow), PART)
-        if len(flow.edge_of) < FEW:
-            flow.add(self._loaded(flow), PART)
-        return list(self._in_order(starts, self._told(flow.most())))
+    @cached_property
+    def shares(self) -> dict[tuple[Function, Function], float]:
+        """Caller and callee -> what share of a run the call carries: from the entry points to where it parts and to the
+        model, from where it parts to its ends. What nobody calls is an entry point where no other leads there."""
+        begun = [each for _, each in self.entries if self._is_plain(each)]
+        called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
+        found: dict[tuple[Function, Function], float] = {}
+        for starts, every in ((begun, [self.ways(self.hubs)]), (begun, [self.model]), (self.hubs, self.ends.values())):
+            reach = {each for ways in every for each in ways.far}
+            first = [each for each in starts if each in reach] or filter(self._is_plain, reach - called)
+            for pair, share in _flow(sorted(first, key=lambda each: each.key), every).items():
+                found[pair] = max(share, found.get(pair, 0.0))
+        return found
 
     def _told(self, edges: Iterable[Edge]) -> list[Edge]:
         """Calls of a function that is only handed over are those of the one that it stands in: the body of a loop that
@@ -523,183 +457,50 @@ class Paths:
         outer = function.outer if function.nested and hows == {"callback"} else None
         return self._around(outer) if outer is not None else function
 
-    def _prefill(self, flow: _Flow, ways: Ways) -> None:
-        """What the functions on the way to the loop call besides that leads to the model: it runs the prompt."""
-        above = dict.fromkeys(caller for caller, _ in flow.edge_of if caller in ways.far)
-        found = [
-            edge
-            for function in above
-            for edges in self.sites.get(function, ())
-            for edge in self.alternatives(edges)
-            if edge.callee in self.model.far.keys() - ways.far.keys() and edge.how != "callback" and not _aside(edge)
-        ]
-        flow.add(found, STEP)
-        owners = {function.owner for function in above} - {None}
-        beside = [each for _, each in self.entries if each.owner in owners and each in self.model.far.keys() - ways.far]
-        beside = [each for each in beside if self._is_plain(each) and not SETS_UP.match(each.name)]
-        written = {kind: ways for kind, ways in self.ends.items() if kind == "cache"}
-        flow.run([*beside, *(edge.callee for edge in found)], {"": self.model, **written})
-
-    def _loaded(self, flow: _Flow) -> Iterator[Edge]:
-        """What loads what the loop runs: the calls whose result is handed on towards it, and what gives that back."""
-        above = self.reading.reaching(self.hubs)
-        again = self._below(edge.callee for edge in flow.edge_of.values() if edge.call is not None and edge.call.loop)
-        waiting = [
-            (edge.caller, [*edge.call.callee, *edge.call.given])
-            for edge in flow.edge_of.values()
-            if edge.call is not None and edge.callee in above and edge.caller not in again
-        ]
-        seen: set[Function] = set()
-        while waiting:
-            function, chains = waiting.pop()
-            names = [chain[0] for chain in chains]
-            for name in names:
-                for chain in function.locals.get(name, ()):
-                    at = next((at for at, part in enumerate(chain) if isinstance(part, Applied)), 0)
-                    names += [chain[0]] if at and chain[0] not in names else []
-                    for edges in self.sites.get(function, ()) if at else ():
-                        if edges[0].call is not None and chain[:at] in edges[0].call.callee:
-                            for edge in self.alternatives(edges):
-                                if edge.how == "constructor":
-                                    continue
-                                yield edge
-                                if edge.callee not in seen:
-                                    seen.add(edge.callee)
-                                    waiting.append((edge.callee, edge.callee.returns))
-
-    def _steps(self, starts: list[Function], flow: _Flow) -> Iterator[Edge]:
-        """What the functions on the way call besides: the steps of a loop of training, and what takes from a queue what
-        another puts in."""
-        shown = dict.fromkeys(each for pair in flow.edge_of for each in pair)
-        queues = self.queues if not self.hubs else ()
-        waiting = list(shown)
-        while waiting:
-            function = waiting.pop(0)
-            found: list[Edge] = []
-            for edges in self.sites.get(function, ()):
-                # What takes from a queue, and what runs beside, is part of the run as soon as both ends are.
-                found += [edge for edge in edges if edge.how in ("queue", "process") and edge.callee in shown]
-                chosen = self.alternatives(edges)
-                if len(chosen) > 1 and any((function, edge.callee) in flow.edge_of for edge in chosen):
-                    found += chosen
-                elif function.endless and function in queues and not SETS_UP.match(chosen[0].callee.name):
-                    # Where a run ends is not known: what the loop does with what it takes is all that there is.
-                    found += chosen
-            yield from found
-            ends = dict.fromkeys(each for edge in found for each in (edge.caller, edge.callee))
-            waiting += [each for each in ends if each not in shown]
-            shown.update(ends)
-        trains = self.ways(self.training).far if self.training else {}
-        steps = [(each, False) for each in starts]
-        seen: set[Function] = set()
-        while steps:
-            function, within = steps.pop()
-            if function in seen or function not in trains:
-                continue
-            seen.add(function)
-            for edges in self.sites.get(function, ()):
-                edge = self.stands_for(edges)
-                again = within or (edge.call is not None and edge.call.loop > 0)
-                if again and is_step(edge.callee) and edge.how not in ("constructor", "callback"):
-                    yield edge
-                if (function, edge.callee) in flow.edge_of:
-                    steps.append((edge.callee, again))
-
-    def _parts(self, flow: _Flow) -> Iterator[Edge]:
-        """What the functions on the way call that plays a part itself, and what such calls lead on to."""
-        parts = {row.key for row in self.rows if (row.section, row.role) in PARTS_SHOWN}
-        moves = {row.key for row in self.rows if row.section == "scheduler"}
-        waiting = list(dict.fromkeys(each for pair in flow.edge_of for each in pair))
-        seen = set(waiting)
-        while waiting:
-            function = waiting.pop()
-            for edges in self.sites.get(function, ()):
-                for edge in self.alternatives(edges):
-                    callee = edge.callee
-                    aside = BESIDE.search(f"{callee.file} {callee.qualname}") or shapes(callee)
-                    bound = callee.native and not function.native and edge.how == "registry"
-                    # An object that runs the loop moves its requests itself.
-                    moved = callee.key in moves and callee.owner is not None and callee.owner is function.owner
-                    shown = (callee.key in parts or bound or moved) and not aside
-                    if shown and edge.how not in ("name", "callback"):
-                        yield edge
-                        if callee not in seen:
-                            seen.add(callee)
-                            waiting.append(callee)
-
     def _is_plain(self, function: Function) -> bool:
         return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
 
-    def in_order(self, edges: Iterable[Edge]) -> list[Edge]:
+    def in_order(self, edges: Iterable[Edge]) -> Iterator[Edge]:
         """From the entry points down, in the order of the lines; calls of inner functions as :meth:`_told` has them."""
-        edges = self._told(edges)
-        callers = {edge.caller for edge in edges}
-        return list(self._in_order([each for _, each in self.entries if each in callers], edges))
-
-    @staticmethod
-    def _in_order(starts: list[Function], edges: list[Edge]) -> Iterator[Edge]:
-        """From the entry points down, in the order of the lines."""
         below: dict[Function, list[Edge]] = {}
-        for edge in sorted(edges, key=lambda each: each.line):
+        told = self._told(edges)
+        for edge in sorted(told, key=lambda each: each.line):
             below.setdefault(edge.caller, []).append(edge)
-        called = {edge.callee for edge in edges}
-        waiting = [*starts, *(each for each in below if each not in called), *below]
+        called = {edge.callee for edge in told}
+        waiting = [*(each for _, each in self.entries), *(each for each in below if each not in called), *below]
         while waiting:
-            edges = below.pop(waiting.pop(0), [])
-            yield from edges
-            waiting = [*(edge.callee for edge in edges), *waiting]
+            inside = below.pop(waiting.pop(0), [])
+            yield from inside
+            waiting = [*(edge.callee for edge in inside), *waiting]
 
 
-class _Flow:
-    """The weight of a run, as it flows down from where it begins."""
-
-    def __init__(self) -> None:
-        self.weight: dict[tuple[Function, Function], dict[str, float]] = {}
-        self.edge_of: dict[tuple[Function, Function], Edge] = {}
-
-    def run(self, starts: Iterable[Function], every: Mapping[str, Ways]) -> None:
-        """Down to the ends of each kind: what one kind brings to a function leads on to every other."""
-        held = dict.fromkeys(starts, 1.0)
-        at = dict.fromkeys(held, 0.0)
-        near = {
-            kind: min((ways.far[each] for each in held if each in ways.far), default=0.0)
-            for kind, ways in every.items()
-        }
-        waiting = [(-1.0, number, each) for number, each in enumerate(held)]
-        number = len(waiting)
-        done: set[Function] = set()
-        while waiting:
-            _, _, function = heapq.heappop(waiting)
-            if function in done:
-                continue
-            done.add(function)
-            for kind, ways in every.items():
-                on = ways.on(function) if function in ways.far else []
-                least = min((length for length, _ in on), default=0.0)
-                shares = {edge.callee: 2 ** (least - length) for length, edge in on}
-                whole = sum(shares.values())
-                for length, edge in on:
-                    share = held[function] * shares[edge.callee] / whole
-                    if share >= LEAST and at[function] + length <= near[kind] + DETOUR:
-                        pair = function, edge.callee
-                        self.weight.setdefault(pair, {})[kind], self.edge_of[pair] = share, edge
-                        at[edge.callee] = min(at.get(edge.callee, math.inf), at[function] + _cost(edge))
-                        if share > held.get(edge.callee, 0.0):
-                            held[edge.callee] = share
-                            number += 1
-                            heapq.heappush(waiting, (-share, number, edge.callee))
-
-    def add(self, edges: Iterable[Edge], weight: float) -> None:
-        for edge in edges:
-            self.edge_of.setdefault((edge.caller, edge.callee), edge)
-            self.weight.setdefault((edge.caller, edge.callee), {"": weight})
-
-    def most(self) -> list[Edge]:
-        """The edges that carry most, of all kinds together."""
-        pairs = sorted(
-            self.weight, key=lambda pair: (-max(self.weight[pair].values()), -sum(self.weight[pair].values()))
-        )
-        return [self.edge_of[pair] for pair in pairs[:MOST]]
+def _flow(starts: Iterable[Function], every: Collection[Ways]) -> dict[tuple[Function, Function], float]:
+    """How a run's weight flows down to ends of several kinds. Each function divides what it has among the calls that
+    lead on, the nearest first; what one kind brings to it leads on to every other."""
+    found: dict[tuple[Function, Function], float] = {}
+    held = dict.fromkeys(starts, 1.0)
+    waiting = [(-1.0, number, each) for number, each in enumerate(held)]
+    number = len(waiting)
+    done: set[Function] = set()
+    while waiting:
+        _, _, function = heapq.heappop(waiting)
+        if function in done:
+            continue
+        done.add(function)
+        for ways in every:
+            on = ways.on(function) if function in ways.far else []
+            least = min((length for length, _ in on), default=0.0)
+            parts = {edge.callee: 2 ** (least - length) for length, edge in on}
+            whole = sum(parts.values())
+            for callee, part in parts.items():
+                share = held[function] * part / whole
+                if share >= LEAST:
+                    found[function, callee] = max(share, found.get((function, callee), 0.0))
+                    if share > held.get(callee, 0.0):
+                        held[callee] = share
+                        number += 1
+                        heapq.heappush(waiting, (-share, number, callee))
+    return found
 
 
 def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Function, float]:
@@ -758,8 +559,3 @@ def _plainness(function: Function) -> tuple[object, ...]:
     words = split(function.qualname) | split(stem(function.file))
     plain = plain_run(function)
     return plain is None, plain or 0, function.file.count("/"), len(words), function.key
-
-
-def _handles(row: Row) -> bool:
-    """Whether an entry point handles requests of one path: ``POST /generate``."""
-    return row.role == "server" and row.why.split(" ")[0].isupper()

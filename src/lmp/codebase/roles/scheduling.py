@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import ITEM, MANY, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
+from lmp.codebase.graph.records import ITEM, Call, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, stepping
@@ -37,10 +37,6 @@ SIDE = re.compile(
 """Methods beside the work on requests."""
 TELLS = re.compile(r"_*(?:has|is|num|get_num)_(?!busy|full)")
 """Methods that only tell something; whether there is room decides."""
-DECIDES = re.compile(
-    r"(?i)admi|adder|polic|priorit|order|chunk|preempt|retract|pause|budget|dispatch|route|balanc|schedul|batch"
-)
-"""What is decided about requests: which, when, how many, in which order, and where."""
 LIMIT = re.compile(r"<=?[^=]*max_?\w*(?:batch(?!es)|seqs|requests)")
 """An assertion that bounds the batch."""
 WAITS = frozenset(["waiting", "backlog", "queued"])
@@ -67,8 +63,6 @@ MICRO = re.compile("micro_?batch|split_batch")
 """How a function is named that makes what gives batches of samples, and one that cuts a batch into smaller ones."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
 """Functions of libraries that cut a sequence into pieces."""
-SET_OF_SAMPLES = re.compile(r"(?:^|_)(?:datasets?|ds|iterable|data_?loaders?|loader)$")
-"""Names of what gives samples."""
 PUTS = frozenset(
     ["append", "put", "appendleft", "put_nowait", "add", "insert", "extend", "push_back", "emplace_back", "push"]
 )
@@ -94,8 +88,6 @@ def scheduler_rows(reading: Reading) -> list[Row]:
             asked = "queue" in split(name) and split(name) & (ITEMS | WAITS) and _is_made_queue(of, name)
             if places or (name in queues and (asked or split(name) & WAITS)):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
-        for item in _items(reading, of, queues):
-            add("queue", item.qualname, place(item), f"waits in {', '.join(sorted(queues)[:2])}")
         kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
         for method in (each for kind in (of, *kinds) for each in kind.methods.values()):
             if (_matters(method) or _turns(method, queues)) and _works_on(reading, of, method, queues):
@@ -106,66 +98,9 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                     f"of {of.name}",
                     int(not method.reads & queues),
                 )
-    for function, why in _hands_in(reading, classes):
-        add(_role(function.name, "queue"), function.qualname, place(function), why)
     for row in _data(reading) if reading.trains else ():
         found.setdefault(row.key, row)
-    for function, why in _works_on_given(reading, classes):
-        add(_role(function.name, "batch"), function.qualname, place(function), why, 1)
     return list(found.values())
-
-
-def _hands_in(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
-    """Functions that put something into the queue of another file."""
-    for of in classes:
-        queues = _queues(of)
-        for method in of.methods.values():
-            puts = any(
-                call.name in PUTS and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee)
-                for call in method.calls
-            )
-            for edge in reading.graph.callers.get(method, ()) if puts else ():
-                to = edge.caller
-                if to.owner is None and to.file != of.file and to.qualname and _fits(reading, to.qualname, to.file):
-                    yield to, f"puts into {of.name}"
-
-
-def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, str]]:
-    """Functions of no class that are given an object with a queue of requests, or one that keeps such an object: they
-    are what methods are elsewhere."""
-    kept = {of: _queues(of) for of in classes if not of.native}
-    queues = {of for of, names in kept.items() if names}
-    items = {item for of in queues for item in _items(reading, of, kept[of])}
-    running = reading.running
-    holders = {
-        of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues
-    } - items
-    routes = {each.place for each in reading.facts.entries if each.kind == "server"}
-    for function in reading.functions:
-        # What only handlers of requests call answers them, and orders nothing.
-        callers = [place(edge.caller) for edge in reading.graph.callers.get(function, ())]
-        answers = place(function) in routes or (callers and routes.issuperset(callers))
-        if answers or not (_is_plain(reading, function) and function.end - function.line > SHORT):
-            continue
-        given = {kind for chains in function.params.values() for kind in _named(reading, function.file, chains)}
-        many = [[chain for chain in chains if MANY in chain] for chains in function.params.values()]
-        for of in sorted(given & (queues | holders), key=lambda each: each.key)[:1]:
-            yield function, f"is given {of.name}"
-        several = {kind for some in many for kind in _named(reading, function.file, some)} & items
-        if several or (given & items and function in running and DECIDES.search(function.name)):
-            yield function, "decides about what waits"
-
-
-def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
-    """Classes of the code base that an annotation names."""
-    body = reading.facts.graphs[file].body
-    values = (innermost(each) for each in reading.graph.evaluator.values(body, chains)) if body is not None else ()
-    return {each.of for each in values if isinstance(each, ClassValue)}
-
-
-def _is_plain(reading: Reading, of: Function) -> bool:
-    named = of.owner is None and of.qualname and not of.native
-    return bool(named) and _matters(of) and _fits(reading, of.qualname, of.file)
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -271,11 +206,8 @@ def _row(role: str, of: Function | Class, why: str) -> Row:
 
 
 def _data(reading: Reading) -> Iterator[Row]:
-    """How samples are put in order and into batches.
-
-    Some functions make a loader of another package, or its sampler. Others join samples to a batch. The rest give the
-    samples of other sets in another order, or in other pieces.
-    """
+    """How samples are put in order and into batches: what makes a loader of another package, or its sampler, what joins
+    samples to a batch, and what cuts or shrinks one."""
     handed: set[Function | Class] = {
         value.of
         for function in reading.functions
@@ -317,15 +249,6 @@ def _data(reading: Reading) -> Iterator[Row]:
         loads = LOADER.search(of.name) is not None and "__iter__" in of.methods
         if built_on or loads or of in handed or split(of.name) & {"collator", "collate"}:
             yield _row("batch", of, "orders samples, or joins them to a batch")
-        maker = of.methods.get("__init__")
-        given = any(SET_OF_SAMPLES.search(name) for name in (maker.params if maker is not None else ()))
-        gives = of.methods.keys() & {"__iter__", "__next__", "__getitem__"}
-        if not gives or not given:
-            continue
-        yield _row("queue", of, "gives the samples of another set")
-        for method in of.methods.values():
-            if method.loops and not method.name.startswith("__"):
-                yield _row("batch", method, f"of {of.name}")
 
 
 def _shrinks(function: Function) -> set[str]:
@@ -345,19 +268,6 @@ def _own_call(reading: Reading, function: Function, call: Call) -> bool:
 
 def _queues(of: Class) -> set[str]:
     return {name for name in of.attributes if _is_queue(of, name)}
-
-
-def _items(reading: Reading, of: Class, queues: set[str]) -> Iterator[Class]:
-    """Classes of what is put into a queue."""
-    for each in of.fields if not of.native else ():
-        if each.name in queues:
-            yield from (kind for kind in _named(reading, of.file, each.chains) if split(kind.name) & ITEMS)
-    for method in of.methods.values():
-        for call in method.calls:
-            if call.name in PUTS and call.args and any(len(chain) > 1 and chain[-2] in queues for chain in call.callee):
-                for value in reading.graph.evaluator.values(method, call.args[0]):
-                    if isinstance(value, Instance) and reading.is_own(value.of.file) and split(value.of.name) & ITEMS:
-                        yield value.of
 
 
 def role_of(name: str, thing: object) -> str:
@@ -445,13 +355,7 @@ def _classes(reading: Reading) -> dict[Class, str]:
             seen.add(other)
             found.append(other)
     serving = {of: why for of, why in keep.items() if of in seen}
-    if not any(_queues(of) for of in serving):
-        return {}
-    for of in [each for each in serving if says(each.name, "scheduler")]:
-        for other in graph.evaluator.below(of):
-            if reading.is_own(other.file) and not reading.is_beside(other.file):
-                serving.setdefault(other, f"is a kind of {of.name}")
-    return serving
+    return serving if any(_queues(of) for of in serving) else {}
 
 
 def _takes_again(method: Function, queues: set[str]) -> bool:
