@@ -10,6 +10,7 @@ from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, Instance, innermost
 from lmp.codebase.roles.entry import (
+    ARGUMENTS,
     CONFIG,
     MAKES,
     METHODS,
@@ -19,10 +20,12 @@ from lmp.codebase.roles.entry import (
     named_bases,
     route_rows,
 )
-from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.roles.reach import TEST, Reading, Row
 from lmp.codebase.roles.strength import Thing, name_of
+from lmp.codebase.roles.words import says
 
 Key = tuple[str, int]
+NO_PROGRAMS = ("vendored", "legacy", "docs", "build")
 FAR = 9
 """Folders below the outermost package, from which on they are no longer counted."""
 
@@ -39,15 +42,21 @@ class Begins:
         file, _ = key
         if thing is None:
             role = self.reading.roles.get(file, "")
-            kind = role if role in ("benchmark", "example") else "cli"
+            kind = {"benchmark": "benchmark", "example": "example", "test": "example"}.get(role, "cli")
             return Row("entry_points", kind, "__main__", Place(*key), command_of(self.reading, file, role))
         return Row("entry_points", "library", name_of(thing), Place(*key), f"{thing.name}(...)", 1)
 
     @cached_property
     def blocks(self) -> list[Key]:
-        """``__main__`` blocks."""
+        """``__main__`` blocks, beside tests too: what is not named as one may be a program."""
         graphs = self.reading.facts.graphs.items()
-        return [(file, graph.main) for file, graph in graphs if graph.main and self.reading.is_own(file)]
+        read = ((file, graph) for file, graph in graphs if self.reading.roles.get(file, "") not in NO_PROGRAMS)
+        return [(file, graph.main) for file, graph in read if graph.main and not TEST.match(file.rpartition("/")[2])]
+
+    def takes_arguments(self, file: str) -> bool:
+        """Whether what is in a file, or what its main block calls, reads arguments of the command."""
+        graph = self.reading.facts.graphs[file]
+        return any(not ARGUMENTS.isdisjoint(each.reads) for each in graph.functions)
 
     @cached_property
     def handed_out(self) -> dict[Key, int]:
@@ -113,7 +122,10 @@ class Begins:
         yield "handed out in all", math.log2(1 + len(self.handed_out))
         yield "handed out by the outermost in all", math.log2(1 + sum(not far for far in self.handed_out.values()))
         yield "shown by the README in all", math.log2(1 + len(things))
-        yield "main block", thing is None
+        if thing is None:
+            yield "main block", 1.0
+            yield "main block that takes arguments", graph is not None and self.takes_arguments(file)
+            yield "main block of a trial", says(file, "trial")
         yield "handed out", key in self.handed_out
         yield "handed out by the outermost", self.handed_out.get(key) == 0
         for how in things.get(key, ()):
