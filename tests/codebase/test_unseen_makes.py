@@ -655,10 +655,7 @@ def test_what_another_package_is_handed(tmp_path: Path) -> None:
         ("loan/work.py", line(OTHERS, "def check")),
     }
     # Nothing calls ``forward`` here: a class of the other package does, once it is put there.
-    assert {
-        ("loan/work.py", line(OTHERS, "def forward")),
-        ("loan/work.py", line(OTHERS, "def exchange_attention")),
-    } <= placed(rows, "attention")
+    assert ("loan/work.py", line(OTHERS, "def forward")) in placed(rows, "attention")
     # One makes the cache, the other keeps it.
     assert placed(rows, "kv_cache") == {
         ("loan/work.py", line(OTHERS, "class Held")),

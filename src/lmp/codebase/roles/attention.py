@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, innermost
+from lmp.codebase.graph.values import ClassValue, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, far
 from lmp.codebase.roles.reach import QKV, Reading, Row, place
@@ -44,7 +44,6 @@ def attention_rows(reading: Reading) -> list[Row]:
     def add(of: Function | Class, role: str, why: str, rank: int = 0) -> None:
         found.setdefault(of.key, Row("attention", role, of.qualname, place(of), why, rank))
 
-    patches = dict(_patches(reading))
     computes = dict(_computes(reading))
     classes = dict(_classes(reading, computes))
     masks = _masks(reading, {*computes, *(each for of in classes for each in of.methods.values())})
@@ -52,8 +51,6 @@ def attention_rows(reading: Reading) -> list[Row]:
         add(function, "module" if function.owner is not None else "backend", why)
     for function, why in () if reading.attending else _elsewhere(reading):
         add(function, "backend", why)
-    for function, put in patches.items():
-        add(function, "backend", f"puts {put.name} into a class of another package")
     for of, why in classes.items():
         add(of, role_of(of.name, of), why, int(why == BY_NAME))
     for function in reading.functions:
@@ -99,21 +96,6 @@ def _elsewhere(reading: Reading) -> Iterator[tuple[Function, str]]:
         for chain in function.sets:
             if isinstance(chain[-2], str) and says(chain[-2], "attention"):
                 yield function, f"sets {chain[-1]} of {chain[-2]}"
-
-
-def _patches(reading: Reading) -> Iterator[tuple[Function, Function]]:
-    """Functions that set an attribute of another package's class or module, and name what attends without calling it:
-    what attends there."""
-    evaluator = reading.graph.evaluator
-    for function in reading.functions:
-        foreign = (evaluator.values(function, (chain[:-1],)) for chain in function.sets)
-        if not any(isinstance(each, External) for values in foreign for each in values):
-            continue
-        called = {edge.callee for edge in reading.graph.edges[function]}
-        for name in sorted(function.reads):
-            for value in evaluator.values(function, ((name,),)):
-                if isinstance(value, FunctionValue) and value.of in reading.attends and value.of not in called:
-                    yield function, value.of
 
 
 def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:

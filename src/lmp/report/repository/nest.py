@@ -93,7 +93,7 @@ class Drawer:
         if sum(1 for _ in found.every()) * 3 < most:
             # A test for None that many call is no step of any of them.
             callers = Counter(callee for edges in self.edges.values() for callee in {each.callee for each in edges})
-            every = {each for each in self.edges if each in self.wanted or callers[each] < MANY or not is_helper(each)}
+            every = {each for each in self.edges if callers[each] < MANY or not is_helper(each)}
             found = replace(self, wanted=every)._nest(root, most // 2)
         return found
 
