@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lmp.codebase.graph.hazards import LONGEST
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
-from lmp.codebase.source import Source
+from lmp.codebase.source import Source, children
 
 SAMPLER = frozenset(
     ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "length_penalty", "presence_penalty")
@@ -168,7 +168,7 @@ class _Tested:
             elif isinstance(each, ast.Name | ast.Attribute):
                 self.there |= {_last(each)} if there else set()
                 self.zero |= {_last(each)} if zero else set()
-            waiting += [(child, there, zero) for child in ast.iter_child_nodes(each)]
+            waiting += [(child, there, zero) for child in children(each)]
 
 
 def _is_no_number(node: ast.expr) -> bool:
