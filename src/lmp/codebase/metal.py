@@ -64,7 +64,8 @@ def _piece(name: ast.expr) -> str:
         for each in ast.walk(name)
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
     ]
-    return min(pieces)[2].strip() if pieces else ""
+    # Pieces of one string stand at its own beginning.
+    return min(pieces, key=lambda each: each[:2])[2].strip() if pieces else ""
 
 
 def _launched(source: Source) -> Iterator[tuple[Launch, list[str]]]:
