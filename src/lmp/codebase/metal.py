@@ -49,7 +49,7 @@ def _made(source: Source) -> Iterator[tuple[ast.Call, Kernel]]:
             node,
             Kernel(
                 "metal",
-                told if told is not None else _piece(name) or source.written(name),
+                told if told is not None else _piece(name, source.written(name)),
                 Place(source.file, name.lineno),
                 node.end_lineno or node.lineno,
                 parameters=_strings(inputs),
@@ -57,15 +57,16 @@ def _made(source: Source) -> Iterator[tuple[ast.Call, Kernel]]:
         )
 
 
-def _piece(name: ast.expr) -> str:
-    """Of a name that is put together the first piece that stands in the code."""
+def _piece(name: ast.expr, written: str) -> str:
+    """Of a name that is put together the first piece that stands in the code; where none does, the code."""
     pieces = [
         (each.lineno, each.col_offset, each.value)
         for each in ast.walk(name)
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
     ]
-    # Pieces of one string stand at its own beginning.
-    return min(pieces, key=lambda each: each[:2])[2].strip() if pieces else ""
+    # Pieces of one string stand at its own beginning, and one may go on in the next string.
+    first = min(pieces, key=lambda each: each[:2])[2].strip() if pieces else ""
+    return next((first[:end] for end in range(len(first), 0, -1) if first[:end] in written), written)
 
 
 def _launched(source: Source) -> Iterator[tuple[Launch, list[str]]]:
