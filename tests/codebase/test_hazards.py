@@ -147,3 +147,40 @@ def test_a_folder_that_is_there(tmp_path: Path) -> None:
 """
     found = {each for each in hazards(tmp_path, text) if each[0] in ("existing", "deletes")}
     assert found == {("deletes", 5), ("existing", 6)}
+
+
+def test_what_a_function_sets_of_its_module(tmp_path: Path) -> None:
+    # `keep` sets LAST for all; `add` and `clear` set nothing that the next call finds, and `look` only reads.
+    text = """LAST, ALL = None, []
+def keep(x):
+    global LAST
+    LAST = x
+def add(x):
+    global ALL
+    ALL.append(x)
+def clear():
+    global ALL, LAST
+    ALL, LAST = [], None
+    ALL = []
+def look():
+    global LAST
+    return LAST
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "process"} == {("process", 3)}
+
+
+def test_names_that_an_object_tells_itself(tmp_path: Path) -> None:
+    # Line 2 sets whatever it is given; line 5 what the object has. Line 7 steps through a text, line 9 through parts.
+    text = """def put(x, name, value):
+    setattr(x, name, value)
+def move(x, value):
+    for name, _ in x.named_parameters():
+        setattr(x, name, value)
+def steps(ids, state):
+    for at in range(len(ids)):
+        at += 1
+    for at in range(len(state)):
+        at += 1
+"""
+    found = {each for each in hazards(tmp_path, text) if each[0] in ("by text", "step by step")}
+    assert found == {("by text", 2), ("step by step", 7)}

@@ -397,3 +397,9 @@ def test_tensorflow_that_is_switched_to_graphs_does_not_run_eagerly(tmp_path: Pa
     (line,) = (each for each in found.text.split("\n") if each.startswith("- Execution model"))
     assert "built as a graph, which sessions run: `tf.compat.v1.disable_eager_execution()` at `net/run.py:2`" in line
     assert "eagerly" not in line
+
+
+def test_notebooks_are_examples_that_were_not_read(tmp_path: Path) -> None:
+    root = written(tmp_path, {"lib/__init__.py": "X = 1\n", "demo/try.ipynb": '{"cells": []}\n'})
+    entries = reported(root).section("Entrypoints (how to run)")
+    assert "Benchmarks/examples: notebooks, whose cells were not read: `demo/try.ipynb`." in entries

@@ -346,7 +346,8 @@ WAITING = frozenset(
     )
 )
 """Methods of what another thread, process or machine has to bring about."""
-STEPS = re.compile(r"range\(.*(?:len|seq|tokens|shape)")
+STEPS = re.compile(r"range\(.*(?:seq|tokens|shape|_len|len\(\w*(?:ids|prompt|text|input))")
+"""Ranges over the places of a sequence; other lists are short."""
 
 
 def of_loop(source: Source, node: ast.For | ast.AsyncFor, inside: Function) -> None:
@@ -355,8 +356,28 @@ def of_loop(source: Source, node: ast.For | ast.AsyncFor, inside: Function) -> N
         _add(inside, "step by step", node, f"for {source.written(node.target)} in {over}")
 
 
-def of_global(node: ast.Global, inside: Function) -> None:
-    _add(inside, "process", node, f"global {', '.join(node.names)}")
+def of_global(source: Source, own: list[ast.AST], made: Function) -> None:
+    """Names of the module that a function sets. One that is only read, or emptied, keeps nothing of the last call."""
+    for node in (each for each in own if isinstance(each, ast.Global)):
+        set_here: set[str] = set()
+        for each in own:
+            targets = each.targets if isinstance(each, ast.Assign) else []
+            if isinstance(each, ast.AugAssign) or (isinstance(each, ast.AnnAssign) and each.value is not None):
+                targets = [each.target]
+            if targets and not _is_empty(getattr(each, "value", None)):
+                set_here |= {one.id for target in targets for one in walk(target) if isinstance(one, ast.Name)}
+        if names := [name for name in node.names if name in set_here]:
+            _add(made, "process", node, f"global {', '.join(names)}")
+
+
+def _is_empty(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_empty, value.elts))
+    if isinstance(value, ast.List | ast.Set):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def of_for(every: list[ast.AST], made: Function) -> None:
@@ -469,6 +490,9 @@ def own_nodes(node: ast.AST) -> list[ast.AST]:
 def settled(node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> list[Hazard]:
     """Those that the whole of the function bears out: no guard stands around the loop, and nothing takes the others of
     what came in from outside."""
+    if not made.reads.isdisjoint(ASKS):
+        # A name that the object itself tells is not misspelled.
+        made.hazards = [each for each in made.hazards if each.kind != "by text"]
     every = [each for each in made.hazards if each.kind in ("first only", "unguarded", "cut", "existing")]
     inside = walk(node) if every or made.loops else []
     if made.loops:
@@ -511,6 +535,20 @@ def _is_unpacked(name: str, inside: list[ast.AST]) -> bool:
     )
 
 
+ASKS = frozenset(
+    (
+        "hasattr",
+        "fields",
+        "named_parameters",
+        "named_buffers",
+        "named_modules",
+        "named_children",
+        "__dict__",
+        "dir",
+        "vars",
+    )
+)
+"""How the names of what an object has are asked for."""
 GONE, NEXT = ("kept", "deletes"), 2
 BESIDE = 5
 """Lines between a message and what it tells of."""

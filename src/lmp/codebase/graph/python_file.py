@@ -212,7 +212,6 @@ class _Reader:
                 for alias in node.names:
                     inside.imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
             case ast.Global() if self.found.body is not None:
-                hazards.of_global(node, inside)
                 for name in node.names:
                     # What it assigns is the module's.
                     inside.locals[name] = self.found.body.locals.setdefault(name, [])
@@ -272,7 +271,7 @@ class _Reader:
             self.expression(each, inside, 0)
         self.block(node.body, made, None, 0)
         own = hazards.own_nodes(node)
-        for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check):
+        for of in (hazards.of_read_back, hazards.of_no_branch, hazards.of_late_check, hazards.of_global):
             of(self.source, own, made)
         slips.of_slips(self.source, own, made, self.absent)
         made.hazards = hazards.settled(node, made)

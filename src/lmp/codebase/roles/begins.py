@@ -111,6 +111,7 @@ class Begins:
         return {row.key for row in route_rows(self.reading)}
 
     def witnesses(self, key: Key, thing: Thing | None) -> Iterator[tuple[str, float]]:
+        """What speaks for or against it, beside what :class:`lmp.codebase.roles.likely.Likely` knows of any thing."""
         things, methods = self.shown
         file = key[0]
         graph = self.reading.facts.graphs.get(file)

@@ -37,26 +37,15 @@ LEAST = {
 """How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
 is not sure."""
 IN_ANY_CASE = ("nesting", "pitfalls")
+"""Sections of which a name alone is no mistake."""
 KEPT = 0.15
 """How likely what rules show must be at least."""
 ALONE = 0.2
 """How likely what no rule shows must be by what its code does, whatever it, its file and its folder are named."""
 NAMES = ("named ", "file ", "folder ")
 OUTSIDE = (
-    *(
-        "abstract",
-        "aside",
-        "beside",
-        "callees",
-        "callers",
-        "class",
-        "constructor",
-        "lines",
-        "method",
-        "named ",
-        "private",
-    ),
-    *("subclasses", "things "),
+    *("abstract", "aside", "beside", "callees", "callers", "class", "constructor"),
+    *("lines", "method", "named ", "private", "subclasses", "things "),
 )
 """Of what users begin with, where it stands and what it is named tell more than what it does."""
 WORDS = "named word "

@@ -32,7 +32,7 @@ def pitfalls(study: Study) -> Section:
     items += _unset(study)
     searched = "asserts, refusals, fixed ports and paths, dropped arguments, reads without a default"
     after: list[Inline] = [
-        "What a user is most likely to meet comes first; every refusal is in ",
+        "What is most like what readers of other code bases named comes first; more refusals are in ",
         Link(NOTES, anchor(NOTES)),
         ".",
     ]
@@ -60,19 +60,16 @@ def _with_more(study: Study, first: Telling, more: list[Pitfall]) -> Telling:
     """What else the same function does goes with it."""
     if not more:
         return first
-    also = [
-        sentence(code(each.written, 70), " at ", pointer(each.cause), " (", *_short(study, each), ")") for each in more
-    ]
+    also = [_also(study, each) for each in more]
     return replace(first, line=sentence(first.line, "; also there: ", joined(also)))
 
 
-def _short(study: Study, each: Pitfall) -> list[Inline]:
-    refused = refusal(study.base, each.cause)
-    if refused.error:
-        around = conditions(study.base, each.cause)
-        words = "must hold" if refused.asserts else "is refused"
-        return [words, *_where_it_counts(around if refused.asserts else around[:-1])]
-    return [_within(each.effect), *_branches(study, each), f"; fix: {_within(each.fix)}"]
+def _also(study: Study, each: Pitfall) -> Line:
+    at: list[Inline] = [" at ", pointer(each.cause)]
+    if refusal(study.base, each.cause).error:
+        return sentence(*refused_at(study, each.cause, each.written)[1], *at)
+    why = [_within(each.effect), *_branches(study, each), f"; fix: {_within(each.fix)}"]
+    return sentence(code(each.written, 70), *at, " (", *why, ")")
 
 
 def _branches(study: Study, each: Pitfall) -> list[Inline]:

@@ -114,6 +114,11 @@ def _no_entry(study: Study, title: str, searched: str) -> Line:
         more = [f" and {len(found) - 4} more"] if len(found) > 4 else []
         none = f"{title}: not determined; none was found that leads to a model. Of this kind there are: "
         return sentence(none, shown, *more, ".")
+    notebooks = [file.file for file in study.base.facts.files if aside and file.language == "notebook"]
+    if notebooks:
+        named = joined([Code(file) for file in notebooks[:4]])
+        more = [f" and {len(notebooks) - 4} more"] if len(notebooks) > 4 else []
+        return sentence(f"{title}: notebooks, whose cells were not read: ", named, *more, ".")
     return f"{title}: none found (searched: {searched})"
 
 
