@@ -403,3 +403,12 @@ def test_notebooks_are_examples_that_were_not_read(tmp_path: Path) -> None:
     root = written(tmp_path, {"lib/__init__.py": "X = 1\n", "demo/try.ipynb": '{"cells": []}\n'})
     entries = reported(root).section("Entrypoints (how to run)")
     assert "Benchmarks/examples: notebooks, whose cells were not read: `demo/try.ipynb`." in entries
+
+
+def test_what_makes_a_code_base_one_of_language_models(tmp_path: Path) -> None:
+    # A model and a step are named; `stop_prealloc` has no top-p.
+    text = "class SmallLMModel:\n    pass\n\n\ndef generate_tokens(model):\n    return model\n"
+    text += "\n\ndef stop_prealloc():\n    pass\n"
+    head = reported(written(tmp_path, {"lib/__init__.py": "", "lib/model.py": text})).text
+    assert "**LLM-related:** yes (signals: causal language models: 1 definition" in head
+    assert "token sampling: " not in head.partition("\n\n")[0]

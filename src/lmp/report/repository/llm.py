@@ -27,10 +27,11 @@ LIBRARIES = (
 )
 _NAMES = (
     ("attention classes or functions", r"Attention|[Aa]ttn|^attention"),
-    ("causal language models", r"ForCausalLM$|LMHeadModel$|^(GPT|Llama|Qwen\d*)(Model)?$"),
+    ("causal language models", r"ForCausalLM$|LM(?:Head)?Model$|LanguageModel|^(GPT|Llama|Qwen\d*)(Model)?$"),
     ("KV caches", r"KV_?Cache|KVPool|kv_?cache"),
-    ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_step|decoding"),
-    ("token sampling", r"sample_token|top_k|top_p|^Sampler$|make_sampler|SamplingParams|sample_logits"),
+    ("mixtures of experts", r"Mo[eE](?![a-z])|^moe|[Ee]xperts?(?![a-z])"),
+    ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_(?:step|token|text)|next_token|decoding"),
+    ("token sampling", r"sample_token|(?<![a-z])top_[kp](?![a-z])|^Sampler$|make_sampler|SamplingParams|sample_logits"),
     ("tokenizers", r"[Tt]okenizer"),
     ("rotary embeddings", r"[Rr]otary|_rope|RoPE"),
 )
@@ -90,6 +91,6 @@ class Llm:
         )
         parts: list[list[Inline]] = [*self.signals[:4], *([libraries] if libraries else [])]
         if not parts:
-            searched = "names of attention, causal models, KV caches, prefill, sampling, tokenizers; imports"
+            searched = "names of attention, causal models, experts, KV caches, prefill, sampling, tokenizers; imports"
             return f"no (signals: none found (searched: {searched}))"
         return sentence("yes" if self.related else "no", " (signals: ", joined(parts, "; "), ")")
