@@ -115,10 +115,10 @@ class Likely:
         weight = weights()["entry_points"]
         chances = ((shown_at("entry_points", weight, witnesses), key) for key, witnesses in self.starts())
         found = {key: chance for chance, key in chances if chance is not None}
-        kept = sorted(found, key=lambda key: (-found[key], key))[:MOST_ROWS]
-        ruled = [row for key, row in self.begins.ruled.items() if key in kept]
-        others = [key for key in kept if key not in self.begins.ruled]
-        return [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in others)]
+        ruled = [row for key, row in self.begins.ruled.items() if key in found]
+        others = sorted(found.keys() - self.begins.ruled.keys(), key=lambda key: (-found[key], key))
+        added = others[: max(0, MOST_ROWS - len(ruled))]
+        return [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in added)]
 
     def nesting(self) -> list[Edge]:
         weight = weights()["nesting"]
