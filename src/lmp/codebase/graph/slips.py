@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.graph.hazards import LONGEST
 from lmp.codebase.graph.records import Function, Hazard, HazardKind
-from lmp.codebase.source import Source, children
+from lmp.codebase.source import Source, children, walk
 
 SAMPLER = frozenset(
     ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "length_penalty", "presence_penalty")
@@ -34,13 +34,7 @@ def missing(source: Source) -> frozenset[str]:
     found: set[str] = set()
     for node in source.tree.body:
         if isinstance(node, ast.Try):
-            names = {
-                (alias.asname or alias.name).partition(".")[0]
-                for each in node.body
-                if isinstance(each, ast.Import | ast.ImportFrom)
-                for alias in each.names
-            }
-            every = [one for handler in node.handlers for stmt in handler.body for one in ast.walk(stmt)]
+            every = [one for handler in node.handlers for stmt in handler.body for one in walk(stmt)]
             given = {
                 target.id
                 for one in every
@@ -49,15 +43,14 @@ def missing(source: Source) -> frozenset[str]:
                 if isinstance(target, ast.Name)
             }
             given |= {one.name for one in every if isinstance(one, ast.FunctionDef | ast.ClassDef)}
-            given |= {
-                (alias.asname or alias.name).partition(".")[0]
-                for one in every
-                if isinstance(one, ast.Import | ast.ImportFrom)
-                for alias in one.names
-            }
             if not any(isinstance(one, ast.Raise) for one in every):
-                found |= names - given
+                found |= _imported(node.body) - given - _imported(every)
     return frozenset(found)
+
+
+def _imported(nodes: Iterable[ast.AST]) -> set[str]:
+    every = (each for each in nodes if isinstance(each, ast.Import | ast.ImportFrom))
+    return {(alias.asname or alias.name).partition(".")[0] for each in every for alias in each.names}
 
 
 def of_slips(source: Source, own: list[ast.AST], made: Function, absent: frozenset[str]) -> None:
@@ -139,8 +132,11 @@ def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[s
 
 
 class _Tested:
-    """Names and attributes that the conditions of a function read: ``there`` for what is asked whether it is there,
-    ``zero`` for what is compared with more than another number than zero, or bounded."""
+    """Names and attributes that the conditions of a function read.
+
+    ``there`` are those that are asked whether they are there. ``zero`` are those that are bounded, or compared with
+    more than a number other than zero.
+    """
 
     def __init__(self, every: list[ast.AST]) -> None:
         self.there: set[str] = set()
@@ -163,8 +159,8 @@ class _Tested:
             if isinstance(each, ast.Compare):
                 there &= not isinstance(each.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
                 other = each.comparators[0]
-                alike = isinstance(each.ops[0], ast.Eq | ast.NotEq) and isinstance(other, ast.Constant)
-                zero &= not (alike and isinstance(other, ast.Constant) and other.value != 0)
+                equal = isinstance(each.ops[0], ast.Eq | ast.NotEq)
+                zero &= not (equal and isinstance(other, ast.Constant) and other.value != 0)
             elif isinstance(each, ast.Name | ast.Attribute):
                 self.there |= {_last(each)} if there else set()
                 self.zero |= {_last(each)} if zero else set()

@@ -19,6 +19,7 @@ from lmp.codebase.roles.entry import (
     first_files,
     named_bases,
     route_rows,
+    shown_by_readme,
 )
 from lmp.codebase.roles.reach import TEST, Reading, Row
 from lmp.codebase.roles.strength import Thing, name_of
@@ -78,19 +79,14 @@ class Begins:
         evaluator = self.reading.graph.evaluator
         things: dict[Key, set[str]] = {}
         methods: set[Key] = set()
-        for module, name, called in self.reading.facts.told:
-            file = evaluator.modules.file(module, "")
-            files = first_files(self.reading) if not module else [file] if file is not None else []
-            for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
-                if not isinstance(value, ClassValue | FunctionValue):
-                    continue
-                things.setdefault(value.of.key, set()).add("imports" if module else "calls")
-                given = [value.of] if isinstance(value, ClassValue) else []
-                if isinstance(value, FunctionValue):
-                    made = map(innermost, evaluator.values(value.of, value.of.returns))
-                    given = [each.of for each in made if isinstance(each, Instance)]
-                asked = (evaluator.method(of, each) for of in given for each in called)
-                methods.update(method.key for method in asked if method is not None)
+        for module, _, called, value in shown_by_readme(self.reading):
+            things.setdefault(value.of.key, set()).add("imports" if module else "calls")
+            given = [value.of] if isinstance(value, ClassValue) else []
+            if isinstance(value, FunctionValue):
+                made = map(innermost, evaluator.values(value.of, value.of.returns))
+                given = [each.of for each in made if isinstance(each, Instance)]
+            asked = (evaluator.method(of, each) for of in given for each in called)
+            methods.update(method.key for method in asked if method is not None)
         return things, methods
 
     @cached_property
@@ -110,6 +106,18 @@ class Begins:
     def routes(self) -> set[Key]:
         return {row.key for row in route_rows(self.reading)}
 
+    @cached_property
+    def in_all(self) -> dict[str, float]:
+        """What is the same for everything of the code base."""
+        things, _ = self.shown
+        outermost = sum(not far for far in self.handed_out.values())
+        return {
+            "ways in all": math.log2(1 + len(self.ruled)),
+            "handed out in all": math.log2(1 + len(self.handed_out)),
+            "handed out by the outermost in all": math.log2(1 + outermost),
+            "shown by the README in all": math.log2(1 + len(things)),
+        }
+
     def witnesses(self, key: Key, thing: Thing | None) -> Iterator[tuple[str, float]]:
         """What speaks for or against it, beside what :class:`lmp.codebase.roles.likely.Likely` knows of any thing."""
         things, methods = self.shown
@@ -119,10 +127,7 @@ class Begins:
         yield f"in {self.reading.roles.get(file, 'source')} code", 1.0
         yield "beside a main block", graph is not None and graph.main > 0
         yield "folders", min(FAR, file.count("/"))
-        yield "ways in all", math.log2(1 + len(self.ruled))
-        yield "handed out in all", math.log2(1 + len(self.handed_out))
-        yield "handed out by the outermost in all", math.log2(1 + sum(not far for far in self.handed_out.values()))
-        yield "shown by the README in all", math.log2(1 + len(things))
+        yield from self.in_all.items()
         if thing is None:
             yield "main block", 1.0
             yield "main block that takes arguments", graph is not None and self.takes_arguments(file)

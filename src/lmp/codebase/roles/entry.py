@@ -367,29 +367,39 @@ def _told(reading: Reading, running: set[Function]) -> Iterator[tuple[Place, str
     object may be what a function of the README makes.
     """
     evaluator = reading.graph.evaluator
+    for module, name, called, value in shown_by_readme(reading):
+        how = f"from {module} import {name}" if module else f"{name}(...)"
+        shown: list[Class] = []
+        if isinstance(value, FunctionValue):
+            yield place(value.of), value.of.qualname, how
+            how, shown = f"{name}(...)", _given_back(reading, value.of)
+        elif module:
+            shown = [value.of]
+        for of in shown:
+            methods = [of.methods[each] for each in called if each in of.methods]
+            asked = methods or (called and isinstance(value, ClassValue))
+            if asked or any(_runs(each, running) for each in evaluator.line(of)):
+                yield place(of), of.qualname, how
+            for each in methods:
+                # What it calls of an object counts where it runs the model; what it calls of the class makes one.
+                makes = any(chain[-1] in MAKES for chain in each.decorators)
+                if each in running or each.name in METHODS or makes:
+                    yield place(each), f"{of.name}.{each.name}", f"{of.name}.{each.name}(...)"
+
+
+def shown_by_readme(
+    reading: Reading,
+) -> Iterator[tuple[str, str, tuple[str, ...], ClassValue | FunctionValue]]:
+    """What the README imports or calls: module (empty for a call alone), name, methods that it calls, what is meant."""
+    evaluator = reading.graph.evaluator
     packages = first_files(reading)
     for module, name, called in reading.facts.told:
         file = evaluator.modules.file(module, "")
         # Of a call alone, what a package hands out by that name.
         files = packages if not module else [file] if file is not None else []
         for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
-            how = f"from {module} import {name}" if module else f"{name}(...)"
-            shown: list[Class] = []
-            if isinstance(value, FunctionValue):
-                yield place(value.of), value.of.qualname, how
-                how, shown = f"{name}(...)", _given_back(reading, value.of)
-            elif isinstance(value, ClassValue) and module:
-                shown = [value.of]
-            for of in shown:
-                methods = [of.methods[each] for each in called if each in of.methods]
-                asked = methods or (called and isinstance(value, ClassValue))
-                if asked or any(_runs(each, running) for each in evaluator.line(of)):
-                    yield place(of), of.qualname, how
-                for each in methods:
-                    # What it calls of an object counts where it runs the model; what it calls of the class makes one.
-                    makes = any(chain[-1] in MAKES for chain in each.decorators)
-                    if each in running or each.name in METHODS or makes:
-                        yield place(each), f"{of.name}.{each.name}", f"{of.name}.{each.name}(...)"
+            if isinstance(value, ClassValue | FunctionValue):
+                yield module, name, called, value
 
 
 def _runs(of: Class, running: set[Function]) -> bool:

@@ -12,7 +12,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from lmp.codebase.facts import Place
@@ -59,6 +59,7 @@ Witnesses = dict[str, float]
 Key = tuple[str, int]
 
 
+@cache
 def weights() -> dict[str, dict[str, float]]:
     """Section -> witness -> what it weighs; ``""`` is what all share."""
     return tomllib.loads(FILE.read_text(encoding="utf-8"))

@@ -430,8 +430,11 @@ class Paths:
 
     @cached_property
     def shares(self) -> dict[tuple[Function, Function], float]:
-        """Caller and callee -> what share of a run the call carries: from the entry points to where it parts and to the
-        model, from where it parts to its ends. What nobody calls is an entry point where no other leads there."""
+        """Caller and callee -> what share of a run the call carries.
+
+        A run goes from the entry points to where it parts and to the model, and from where it parts to its ends. What
+        nobody calls is an entry point where no other leads there.
+        """
         begun = [each for _, each in self.entries if self._is_plain(each)]
         called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
         found: dict[tuple[Function, Function], float] = {}

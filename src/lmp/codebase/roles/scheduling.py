@@ -206,8 +206,11 @@ def _row(role: str, of: Function | Class, why: str) -> Row:
 
 
 def _data(reading: Reading) -> Iterator[Row]:
-    """How samples are put in order and into batches: what makes a loader of another package, or its sampler, what joins
-    samples to a batch, and what cuts or shrinks one."""
+    """How samples are put in order and into batches.
+
+    Rows are what makes a loader of another package, or its sampler, what joins samples to a batch, and what cuts or
+    shrinks one.
+    """
     handed: set[Function | Class] = {
         value.of
         for function in reading.functions
