@@ -24,6 +24,7 @@ SYSTEM, MESSAGE = "===== system prompt =====", "===== message ====="
 class StageName(StrEnum):
     analyze = "analyze"
     expand = "expand"
+    parts = "parts"
     narrate = "narrate"
     refute = "refute"
 
@@ -32,8 +33,8 @@ Stage = Annotated[
     StageName,
     typer.Option(
         "--stage",
-        help="analyze: one class; expand: the open references of a model; narrate: the narrative of a report on a model"
-        " or on the folder of a code base; refute: the second pass over it.",
+        help="analyze: one class; expand: the open references of a model; parts: those of the folder of a code base;"
+        " narrate: the narrative of a report on a model or on such a folder; refute: the second pass over it.",
     ),
 ]
 
@@ -45,14 +46,22 @@ def prompt(
     reports: narrative.Reports = None,
     device: narrative.DeviceName = None,
 ) -> None:
-    """Print the prompt that an agent would get for a class, or for the narrative of a report.
+    """Print the prompt that an agent would get for a class, or for a report.
 
     Nothing is stored. Called classes without an analysis are analysed for it, for a few seconds.
     """
     named = o.one_of("classes", common.class_path, "--module", common.module)
+    if stage is StageName.parts:
+        from lmp.report.naming import parts_prompt
+
+        study = narrative.study_of(common, named)
+        found = parts_prompt(study)
+        _print(common, found, lambda: narrative.data_of(study.base.facts.root_name, stage, found))
+        return
     if stage in (StageName.narrate, StageName.refute):
-        made = narrative.making_of(common, named, device)
-        found = narrative.prompt_of(made, stage is StageName.refute, o.reports_folder(reports))
+        folder = o.reports_folder(reports)
+        made = narrative.making_of(common, named, device, folder)
+        found = narrative.prompt_of(made, stage is StageName.refute, folder)
         _print(common, found, lambda: narrative.data_of(made.name, stage, found))
         return
     narrative.refuse_of_reports(reports, device)

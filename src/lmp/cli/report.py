@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lmp.records import ModelAnalysis
     from lmp.report.deployment import Deployment
     from lmp.report.making import Making
+    from lmp.report.narration import First
     from lmp.report.writing import Written
 
 
@@ -288,26 +289,36 @@ def _repository(of: OfFolder, options: Options, asked: Asked) -> None:
 
     if Form.html in asked.forms:
         raise UsageError("--format html is for models, not for a code base\nleave it out")
+    from lmp.agents.transcript import shown
     from lmp.codebase.facts import Selection
-    from lmp.report import code_base
+    from lmp.report import code_base, naming
 
     with counted("reading", asked.common.quiet) as progress:
         facts = code_base.read_code_base(of.folder, Selection(of.include, of.exclude), progress)
     state = code_base.last_state(asked.folder, facts) if of.update else None
-    making = code_base.repository_making(facts, of.folder, state, of.template == Template.implementation)
+    filled = of.template == Template.implementation
+    study = code_base.studied(facts, of.folder, state)
+    named, notes = naming.kept(asked.folder, study)
+    for line in notes:
+        note(shown(line))
+    making = code_base.repository_making(facts, of.folder, state, filled, named)
     if of.update:
         for line in code_base.since_the_last(asked.folder, making, facts, of.folder, state):
             note(line)
     if asked.narrate:
         given = {**asdict(of), "folder": str(of.folder.absolute()), "as_given": str(of.folder)}
-        _narrate(making, options, asked, {"model": None, "code_base": given})
+        first = None if named is not None else naming.first(study, asked.folder, filled)
+        if asked.common.dry_run and first is not None:
+            prompt = naming.parts_prompt(study)
+            write(f"first the parts are named: prompt of {len(prompt.system) + len(prompt.message):,} characters\n")
+        _narrate(making, options, asked, {"model": None, "code_base": given}, first)
+        named, _ = naming.kept(asked.folder, study)
     else:
         _write_report(making, asked)
     if not asked.common.dry_run:
         if of.template == Template.repository:
             code_base.remember(asked.folder, facts, of.folder, asked.folder / making.plain.file)
-        filled = of.template == Template.implementation
-        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file, filled):
+        for line in code_base.returned(facts, of.folder, asked.folder / making.plain.file, filled, named):
             note(line)
 
 
@@ -325,8 +336,11 @@ def _write_report(making: Making, asked: Asked) -> None:
             note(shown(line))
 
 
-def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, Any]) -> None:
-    """Write the report with a narration. ``subject`` says what it is of, as `resume_report` reads it."""
+def _narrate(
+    making: Making, options: Options, asked: Asked, subject: dict[str, Any], first: First | None = None
+) -> None:
+    """Write the report with a narration. ``subject`` says what it is of, as `resume_report` reads it; ``first`` is what
+    the agent does before."""
     from lmp.report.narration import narrated, start
     from lmp.report.writing import write_made
 
@@ -346,7 +360,9 @@ def _narrate(making: Making, options: Options, asked: Asked, subject: dict[str, 
             }
             run = start(making, options, a.limits(asked.common), {**given, **subject})
         with a.shown(run, asked.common.quiet):
-            written = narrated(run, making, a.claude, lambda narration: write_made(asked.folder, making, narration))
+            written = narrated(
+                run, making, a.claude, lambda made, narration: write_made(asked.folder, made, narration), first
+            )
     _note_report(written, asked)
 
 

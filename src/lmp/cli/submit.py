@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 class StageName(StrEnum):
+    parts = "parts"
     narrate = "narrate"
     refute = "refute"
 
@@ -34,7 +35,11 @@ Class = Annotated[
 File = Annotated[str, typer.Argument(metavar="FILE", help="The submission as JSON; - reads standard input.")]
 Stage = Annotated[
     StageName | None,
-    typer.Option("--stage", help="narrate: the file is a narrative; refute: what a second reader says of it."),
+    typer.Option(
+        "--stage",
+        help="parts: the file names the parts of a code base; narrate: it is a narrative; refute: what a second reader"
+        " says of it.",
+    ),
 ]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="With --stage: who wrote it; the report says so.")]
 Replace = Annotated[
@@ -55,14 +60,19 @@ def submit(
 ) -> None:
     """Check a submitted analysis; store it, or list what is wrong with it.
 
-    With --stage it is the narrative of a report, or the second pass over one: the report is written with it.
+    With --stage it is for a report, which is written with it: the parts of a code base, a narrative, or the second
+    pass over one.
     """
     from lmp.agents.submission import read_submission
 
     submission = read_submission(_content(file), "the input" if file == "-" else file)
     if stage is not None:
-        folder = o.reports_folder(reports)
-        narrative.submit(narrative.making_of(common, class_path, device), submission, stage == "refute", by, folder)
+        folder, author = o.reports_folder(reports), narrative.named_by(by)
+        if stage is StageName.parts:
+            narrative.submit_parts(narrative.study_of(common, class_path), submission, author, folder)
+        else:
+            making = narrative.making_of(common, class_path, device, folder)
+            narrative.submit(making, submission, stage is StageName.refute, author, folder)
         return
     narrative.refuse_of_reports(reports, device, by)
     options = common.options()

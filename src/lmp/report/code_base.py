@@ -21,7 +21,9 @@ from lmp.report.review import Roots, review_text
 from lmp.store.files import storage_errors
 
 if TYPE_CHECKING:
+    from lmp.codebase.parts import NamedParts
     from lmp.report.repository.state import RepoState
+    from lmp.report.repository.study import Study
 
 Progress = Callable[[int, int, str], None]
 
@@ -44,10 +46,14 @@ def read_code_base(root: Path, selection: Selection, progress: Progress) -> Repo
 
 
 def repository_making(
-    facts: RepoFacts, root: Path, state: RepoState | None = None, implementation: bool = False
+    facts: RepoFacts,
+    root: Path,
+    state: RepoState | None = None,
+    implementation: bool = False,
+    named: NamedParts | None = None,
 ) -> Making:
     """How the report on a code base is made: in the repository template, or in that of implementations. What ``state``
-    has of unchanged files is not read again."""
+    has of unchanged files is not read again. ``named`` are parts that a reader named."""
     from lmp.report.repository.document import document, implementation_document
 
     made = implementation_document if implementation else document
@@ -56,19 +62,28 @@ def repository_making(
     roots, worth = Roots(folders=(root,)), Worth(None, {}, facts.counts)
     return Making(
         name=facts.root_name,
-        document=lambda told: made(facts, root, told, known),
+        document=lambda told: made(facts, root, told, known, named),
         report=lambda written: _report(facts, root, written, kind),
         review=lambda report: review_text(report.file, report.text, roots, report.ledger, worth),
         roots=roots,
     )
 
 
-def returned(facts: RepoFacts, root: Path, report: Path, implementation: bool = False) -> list[str]:
+def studied(facts: RepoFacts, root: Path, state: RepoState | None = None) -> Study:
+    """What the report is made from, without parts that a reader named."""
+    from lmp.report.repository.document import study
+
+    return study(facts, root, known=state.signs if state is not None else None)
+
+
+def returned(
+    facts: RepoFacts, root: Path, report: Path, implementation: bool = False, named: NamedParts | None = None
+) -> list[str]:
     """The summary that the command prints: insights, optimizations, limitations, links to sections of the report."""
     from lmp.report.repository.document import study
     from lmp.report.repository.implementation import returned_summary
 
-    return returned_summary(study(facts, root), str(report), implementation)
+    return returned_summary(study(facts, root, named=named), str(report), implementation)
 
 
 def _report(facts: RepoFacts, root: Path, made: Document, kind: str) -> Report:

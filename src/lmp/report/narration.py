@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lmp.agents.base import Agent
 from lmp.agents.commands import MakeAgent, Summary, finishing, plain_options
 from lmp.agents.narrator import (
     Assignment,
@@ -30,6 +31,8 @@ from lmp.report.narrative_review import findings, judgement_findings
 from lmp.report.review.places import cited, lines_of
 from lmp.report.review.reading import read_markdown
 from lmp.report.writing import Written
+
+First = Callable[[Run, Agent], Coroutine[Any, Any, Making]]
 
 
 def assignment(making: Making) -> Assignment:
@@ -83,8 +86,16 @@ def start(making: Making, options: Options, limits: Limits, report: dict[str, An
     return begin(options.results, state)
 
 
-def narrated(run: Run, making: Making, make_agent: MakeAgent, write: Callable[[Narration], Written]) -> Written:
+def narrated(
+    run: Run,
+    making: Making,
+    make_agent: MakeAgent,
+    write: Callable[[Making, Narration], Written],
+    first: First | None = None,
+) -> Written:
     """The run's report with a narrative. It is done when the report is written.
+
+    ``first`` is what the agent does before: the report that it tells of may be another one after it.
 
     Raises what `Stage.through` and ``write`` do; Interrupted, with the command that goes on, on Ctrl-C.
     """
@@ -95,9 +106,11 @@ def narrated(run: Run, making: Making, make_agent: MakeAgent, write: Callable[[N
 
     with finishing(run, summarise):
         narration = accepted_before(run)
+        if narration is None and first is not None:
+            making = asyncio.run(first(run, make_agent(run)))
         if narration is None or (narration.refutation is None and narration.not_refuted is None):
             narration = asyncio.run(_narrated(run, making, make_agent, narration))
-        written = write(narration)
+        written = write(making, narration)
     summarise("narrated")
     return written
 

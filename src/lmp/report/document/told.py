@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from lmp.records import Narration, Narrative
+from lmp.records import Narration, Narrative, Provenance
 from lmp.report.document.amounts import Number
 from lmp.report.document.ledger import numbers_in
 from lmp.report.document.parts import Code, Document, Inline, Line, Pointer
@@ -164,16 +164,26 @@ def _numbered(name: str, told: list[str]) -> Iterator[tuple[str, str]]:
 def written_by(narration: Narration) -> Line:
     """Who wrote it, for the head of the report. The same wherever the report is made."""
     by = narration.provenance
-    line: list[Inline] = ["written by "]
+    line = ["written by ", *author(by), " from this report and the code", *origin(by)]
+    return [*line, "; its places and numbers are reviewed like all others; ", _second_pass(narration)]
+
+
+def author(by: Provenance) -> list[Inline]:
+    """The models, else who submitted it."""
+    line: list[Inline] = []
     for index, model in enumerate(by.models):
         line += [", " if index else "", Code(escaped(model, kept=""))]
     if not by.models:
         line.append("an author who is not known" if by.author is None else escaped(by.author, kept=""))
-    line.append(" from this report and the code")
+    return line
+
+
+def origin(by: Provenance) -> list[Inline]:
+    """From which prompt it is, and how it came."""
+    line: list[Inline] = []
     if by.prompt_sha256:
         line += [" (prompt ", Code(f"sha256 {by.prompt_sha256[:16]}"), ")"]
-    line.append(" and submitted with lmp submit" if by.stage == "submitted" else "")
-    return [*line, "; its places and numbers are reviewed like all others; ", _second_pass(narration)]
+    return [*line, " and submitted with lmp submit" if by.stage == "submitted" else ""]
 
 
 def _second_pass(narration: Narration) -> str:

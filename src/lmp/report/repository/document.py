@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lmp.codebase.facts import RepoFacts
+from lmp.codebase.parts import NamedParts
 from lmp.codebase.texts import printable
 from lmp.report.document.parts import Document
 from lmp.report.document.quoting import quoted_code
@@ -21,6 +22,7 @@ from lmp.report.repository.extension import extension
 from lmp.report.repository.header import address, commit
 from lmp.report.repository.implementation import implementation
 from lmp.report.repository.modules import modules
+from lmp.report.repository.named import with_parts
 from lmp.report.repository.overview import architecture, problem, tldr
 from lmp.report.repository.pieces import folder_name, is_plain
 from lmp.report.repository.pitfalls import pitfalls, questions
@@ -30,33 +32,51 @@ from lmp.report.repository.workflows import workflows
 
 
 def document(
-    facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
+    facts: RepoFacts,
+    root: Path,
+    told: Told | None = None,
+    known: Mapping[str, Signs] | None = None,
+    named: NamedParts | None = None,
 ) -> Document:
     """The report on the repository in ``root``, which is read once more for what the facts do not have.
 
     ``known`` are signs of files that were read before, by the sha256 of their bytes. Nothing of the repository is run.
     """
-    return of_study(study(facts, root, told, known))
+    return of_study(study(facts, root, told, known, named))
 
 
 def implementation_document(
-    facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None
+    facts: RepoFacts,
+    root: Path,
+    told: Told | None = None,
+    known: Mapping[str, Signs] | None = None,
+    named: NamedParts | None = None,
 ) -> Document:
     """The same code base in the template of implementations."""
-    found = study(facts, root, told, known)
-    return settled(implementation(found), found)
+    found = study(facts, root, told, known, named)
+    return with_parts(settled(implementation(found), found), found)
 
 
 _LAST: list[Study] = []
-"""The last repository that was studied: a report that an agent tells more of is made twice of the same."""
+"""The last repository that was studied: a report that an agent tells more of is made twice of the same. Behind it the
+same with the parts that a reader named last."""
 
 
-def study(facts: RepoFacts, root: Path, told: Told | None = None, known: Mapping[str, Signs] | None = None) -> Study:
+def study(
+    facts: RepoFacts,
+    root: Path,
+    told: Told | None = None,
+    known: Mapping[str, Signs] | None = None,
+    named: NamedParts | None = None,
+) -> Study:
     """What the report is made from, read once for the same facts."""
     if not (_LAST and _LAST[0].base.facts is facts and _LAST[0].clone == root):
         _LAST[:] = [Study(CodeBase(facts, root, known or {}), root)]
-    _LAST[0].told = told
-    return _LAST[0]
+    if named is not None and _LAST[-1].named != named:
+        _LAST[1:] = [Study(_LAST[0].base, root, named=named, plain=_LAST[0])]
+    found = _LAST[-1] if named is not None else _LAST[0]
+    found.told = told
+    return found
 
 
 def of_study(found: Study) -> Document:
@@ -87,4 +107,4 @@ def of_study(found: Study) -> Document:
     )
     made = settled(made, found)
     body, after = made.sections[: len(sections)], made.sections[len(sections) :]
-    return replace(made, sections=[*body, checklist(found, body), *after])
+    return with_parts(replace(made, sections=[*body, checklist(found, body), *after]), found)

@@ -14,6 +14,7 @@ from lmp.codebase.cuda import parameter_name
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.parts import NamedParts, calls_with, rows_with
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves, stepping
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -79,6 +80,10 @@ class Study:
     clone: Path
     """As the user gave it."""
     told: Told | None = None
+    named: NamedParts | None = None
+    """Parts that a reader named, in place of those of rules."""
+    plain: Study | None = None
+    """The same without them."""
     llm: Llm = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,12 +93,17 @@ class Study:
 
     @cached_property
     def reading(self) -> Reading:
-        return Reading(self.base.facts)
+        return self.plain.reading if self.plain is not None else Reading(self.base.facts)
 
     @cached_property
     def rows(self) -> list[Row]:
         """Everything that plays a part."""
-        return every_row(self.reading)
+        return rows_with(self.named.parts, self.reading, self.ruled_rows) if self.named else self.ruled_rows
+
+    @cached_property
+    def ruled_rows(self) -> list[Row]:
+        """What rules found."""
+        return self.plain.ruled_rows if self.plain is not None else every_row(self.reading)
 
     @cached_property
     def _sections(self) -> dict[str, list[Row]]:
@@ -198,7 +208,14 @@ class Study:
     @cached_property
     def edges(self) -> list[Edge]:
         """What runs a model, from the entry points down."""
-        return nesting(self.reading)
+        if self.named is None:
+            return self.ruled_edges
+        return calls_with(self.named.parts, self.reading, self.rows, self.ruled_edges)
+
+    @cached_property
+    def ruled_edges(self) -> list[Edge]:
+        """The nesting that rules found."""
+        return self.plain.ruled_edges if self.plain is not None else nesting(self.reading)
 
     @cached_property
     def loops(self) -> list[Function]:

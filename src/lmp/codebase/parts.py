@@ -1,0 +1,223 @@
+"""The parts of a code base as a reader names them, an agent or a person, in place of what rules found.
+
+A section that a reader names, or says to be absent, is the reader's; the rules' rows of the others stay. A reader's
+word is not enough for a place: each is opened, and what is named must stand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import Dispatch, Edge
+from lmp.codebase.graph.records import Function
+from lmp.codebase.roles.paths import Paths
+from lmp.codebase.roles.reach import Reading, Row
+from lmp.codebase.rows import likely
+from lmp.records import GateFinding, Provenance, Record
+
+ROLES = {
+    "entry_points": ("cli", "server", "benchmark", "example", "library", "shell"),
+    "kv_cache": ("layout", "update", "allocate", "free", "evict", "paging", "accounting", "swap"),
+    "scheduler": ("queue", "batch", "admission", "preemption", "chunking", "priority"),
+    "sampling": ("logits", "parameters", "sample", "seed"),
+    "attention": ("backend", "module", "kernel"),
+    "configuration": ("cli flag", "env var", "config class field", "config file", "argument"),
+}
+"""Section -> the roles that a part of it may have."""
+NESTING = "nesting"
+NEAR = 3
+"""Lines between a place and what is named there."""
+MOST, MOST_CALLS, LONGEST = 400, 80, 200
+"""Parts and calls that are named at most, and characters of a reason."""
+Key = tuple[str, int]
+Lines = Callable[[str], Sequence[str]]
+"""The lines of a file of the code base."""
+Section = Literal["entry_points", "kv_cache", "scheduler", "sampling", "attention", "configuration"]
+
+
+class Part(Record):
+    """One thing that plays a part."""
+
+    section: Section
+    role: str = Field(description="one of the section's roles")
+    symbol: str = Field(min_length=1, max_length=LONGEST, description="Class.method, function, flag or variable")
+    file: str = Field(description="path below the code base's folder")
+    line: int = Field(ge=1, description="of the def, class, assignment or flag")
+    why: str = Field(default="", max_length=LONGEST, description="one sentence; no markup")
+
+    @property
+    def named(self) -> tuple[str, Key]:
+        return self.symbol, (self.file, self.line)
+
+
+class PartCall(Record):
+    """One call of the nesting."""
+
+    caller: str = Field(min_length=1, max_length=LONGEST, description="Class.method or function")
+    caller_file: str
+    caller_line: int = Field(ge=1, description="of the caller's def")
+    callee: str = Field(min_length=1, max_length=LONGEST)
+    callee_file: str
+    callee_line: int = Field(ge=1, description="of the callee's def; of a class that is made, its class statement")
+    line: int = Field(ge=1, description="of the call, in the caller's file")
+    dispatch: Dispatch = "direct"
+
+    @property
+    def ends(self) -> dict[str, tuple[str, Key]]:
+        return {
+            "caller": (self.caller, (self.caller_file, self.caller_line)),
+            "callee": (self.callee, (self.callee_file, self.callee_line)),
+        }
+
+
+class Parts(Record):
+    """Everything that a reader names of a code base."""
+
+    parts: list[Part] = Field(default=[], max_length=MOST)
+    nesting: list[PartCall] = Field(default=[], max_length=MOST_CALLS, description="the outermost call first")
+    absent: list[Section | Literal["nesting"]] = Field(default=[], description="sections that the code base has not")
+
+    @property
+    def sections(self) -> set[str]:
+        """The sections that are the reader's."""
+        return {*self.absent, *(each.section for each in self.parts), *([NESTING] if self.nesting else [])}
+
+
+class NamedParts(Record):
+    """Parts with who named them: ``reports/assets/<name>-parts.json``."""
+
+    parts: Parts
+    provenance: Provenance
+
+
+# --- what is wrong with them -----------------------------------------------------------------------------------------
+
+
+def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
+    """Places that do not open, or where what is named does not stand; roles that a section has not."""
+    if not named.sections:
+        return [_finding("schema", "the parts", "nothing is named, and nothing is said to be absent")]
+    found = list(_of_parts(named, reading, lines))
+    functions = _functions(reading)
+    for number, call in enumerate(named.nesting):
+        at = f"nesting[{number}]"
+        wrong = [what for end in call.ends.values() for what in _misplaced(*end, reading, lines)]
+        ends = {name: _function(functions, key) for name, (_, key) in call.ends.items()}
+        found += [_finding("pointer", at, what) for what in wrong]
+        if not wrong:
+            found += [
+                _finding("ground", at, f"the {name} is no function that was read")
+                for name, end in ends.items()
+                if end is None
+            ]
+        caller = ends["caller"]
+        if caller is not None and not caller.line <= call.line <= caller.end:
+            what = f"line {call.line} is not within {caller.qualname}, lines {caller.line} to {caller.end}"
+            found.append(_finding("pointer", at, what))
+    return found
+
+
+def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:
+    seen: set[tuple[str, Key]] = set()
+    for number, part in enumerate(named.parts):
+        at = f"parts[{number}]"
+        if part.role not in ROLES[part.section]:
+            yield _finding(
+                "schema", at, f"{part.section} has no role {part.role}, but {', '.join(ROLES[part.section])}"
+            )
+        if part.section in named.absent:
+            yield _finding("schema", at, f"{part.section} is said to be absent")
+        if (part.section, part.named[1]) in seen:
+            yield _finding("schema", at, f"{part.section} names {part.file}:{part.line} twice")
+        seen.add((part.section, part.named[1]))
+        for what in _misplaced(*part.named, reading, lines):
+            yield _finding("pointer", at, what)
+
+
+def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterator[str]:
+    """What is wrong with a place: at most one thing."""
+    file, line = key
+    if file not in reading.roles:
+        yield f"{file} is no file of the code base that was read"
+        return
+    text = lines(file)
+    if line > len(text):
+        yield f"{file} has {len(text)} lines, not {line}"
+    elif not any(_last(symbol) in each for each in text[max(0, line - 1 - NEAR) : line + NEAR]):
+        yield f"{_last(symbol)} does not stand within {NEAR} lines of {file}:{line}"
+
+
+def _last(symbol: str) -> str:
+    """``method`` of ``Class.method`` and ``Class::method``; of a file's own name nothing need stand in it."""
+    last = symbol.rpartition("::")[2].rpartition("/")[2]
+    return "" if "." in last and last.rpartition(".")[2] in ("py", "sh") else last.rpartition(".")[2]
+
+
+def _finding(rule: str, place: str, message: str) -> GateFinding:
+    return GateFinding.model_validate({"rule": rule, "message": f"{place}: {message}"})
+
+
+# --- what they make --------------------------------------------------------------------------------------------------
+
+
+def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]:
+    """The rows of the sections that are the reader's, in the reader's order, and the rules' rows of the others."""
+    known = {(row.section, row.key): row for row in ruled}
+    found = [row for row in ruled if row.section not in named.sections]
+    things = likely(reading).weighing.things
+    for number, part in enumerate(named.parts):
+        key = _nearest(things, part)
+        row = known.get((part.section, key)) or _row(reading, part, key)
+        found.append(replace(row, role=part.role, rank=number - len(named.parts)))
+    return found
+
+
+def _nearest(things: Mapping[Key, object], part: Part) -> Key:
+    """The definition that is meant, where the place is a line or two beside it."""
+    near = [(part.file, part.line + by) for by in sorted(range(-NEAR, NEAR + 1), key=abs)]
+    named = (key for key in near if key in things and getattr(things[key], "name", "") == _last(part.symbol))
+    return next(named, (part.file, part.line))
+
+
+def _row(reading: Reading, part: Part, key: Key) -> Row:
+    """What no rule found. Of a way to run it is told how it is started only where the code says so."""
+    begins, thing = likely(reading).begins, likely(reading).weighing.things.get(key)
+    is_begun = part.section == "entry_points" and (thing is not None or key in begins.blocks)
+    return Row(part.section, part.role, part.symbol, Place(*key), begins.row(key, thing).why if is_begun else "")
+
+
+def calls_with(named: Parts, reading: Reading, rows: Sequence[Row], ruled: Sequence[Edge]) -> list[Edge]:
+    """The nesting as the reader names it, from the entry points down; else that of the rules."""
+    if NESTING not in named.sections:
+        return list(ruled)
+    functions = _functions(reading)
+    found: list[Edge] = []
+    for call in named.nesting:
+        caller = _function(functions, (call.caller_file, call.caller_line))
+        callee = _function(functions, (call.callee_file, call.callee_line))
+        if caller is not None and callee is not None:
+            read = [each for each in reading.graph.edges.get(caller, ()) if each.callee is callee]
+            read.sort(key=lambda each: abs(each.line - call.line))
+            found.append(read[0] if read else Edge(caller, callee, call.line, call.dispatch))
+    return list(Paths(reading).among(rows).in_order(found))
+
+
+def _functions(reading: Reading) -> dict[Key, Function]:
+    """By place; a class stands for its constructor."""
+    found: dict[Key, Function] = {}
+    for of in reading.graph.classes:
+        if "__init__" in of.methods:
+            found[of.key] = of.methods["__init__"]
+    return {**found, **{each.key: each for each in reading.graph.functions}}
+
+
+def _function(functions: Mapping[Key, Function], key: Key) -> Function | None:
+    """The one that begins at a line, else nearest to it."""
+    file, line = key
+    near = ((file, line + by) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
+    return next((functions[each] for each in near if each in functions), None)

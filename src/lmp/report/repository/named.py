@@ -1,0 +1,67 @@
+"""Parts that a reader named, in a report: who it was, and what was said of each place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from lmp.codebase.facts import Place
+from lmp.codebase.parts import NESTING, ROLES, NamedParts, Parts
+from lmp.report.document.parts import Document, Inline, Line, Paragraph, Section, Table
+from lmp.report.document.told import author, origin
+from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
+from lmp.report.repository.study import Study
+
+TITLE = "Parts named by a reader"
+WIDTH = 110
+
+
+def with_parts(document: Document, study: Study) -> Document:
+    """The report with a line in its head, and a last section of what was named; as it is where nobody named any."""
+    named = study.named
+    if named is None:
+        return document
+    head = (*document.head, ("Parts", _by(named)))
+    return replace(document, head=head, sections=[*document.sections, _section(study, named.parts)])
+
+
+def _by(named: NamedParts) -> Line:
+    sections = [each.replace("_", " ") for each in (*ROLES, NESTING) if each in named.parts.sections]
+    others = [each.replace("_", " ") for each in (*ROLES, NESTING) if each not in named.parts.sections]
+    counted = sentence(*plural(len(named.parts.parts), "place"), " and ", *plural(len(named.parts.nesting), "call"))
+    rules: list[Inline] = ["; by rules: ", ", ".join(others)] if others else []
+    by: list[Inline] = ["named by ", *author(named.provenance), " from the code", *origin(named.provenance)]
+    return sentence(by, ": ", counted, " of ", ", ".join(sections), "; each place was opened", rules)
+
+
+def _section(study: Study, parts: Parts) -> Section:
+    rows: list[list[Line]] = [
+        [part.section.replace("_", " "), part.role, pointer(Place(part.file, part.line), part.symbol), _why(part.why)]
+        for part in parts.parts
+    ]
+    rows += [
+        ["nesting", call.dispatch, pointer(Place(call.caller_file, call.line)), code(f"{call.caller} -> {call.callee}")]
+        for call in parts.nesting
+    ]
+    searched = "nothing was named; sections were said to be absent"
+    blocks = [Table(("Section", "Role", "Where", "Why"), rows, searched)]
+    absent = [each.replace("_", " ") for each in parts.absent]
+    words: list[Inline] = [*(["Said to be absent: ", ", ".join(absent), ". "] if absent else []), *_left_out(study)]
+    return Section(TITLE, [*blocks, *([Paragraph(words)] if words else [])])
+
+
+def _why(why: str) -> Inline:
+    return said(why, WIDTH) if why.strip() else "no reason was given"
+
+
+def _left_out(study: Study) -> list[Inline]:
+    """How much of what rules had found the reader did not name."""
+    assert study.named is not None
+    kept = {(row.section, row.key) for row in study.rows}
+    gone = Counter(row.section for row in study.ruled_rows if (row.section, row.key) not in kept)
+    if not gone:
+        return []
+    counted = joined(
+        [sentence(*plural(many, "row"), " of ", section.replace("_", " ")) for section, many in gone.items()]
+    )
+    return ["Found by rules and not named, so left out: ", *counted, "."]
