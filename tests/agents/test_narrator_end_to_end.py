@@ -32,6 +32,10 @@ def submission(*tldr: str, **more: Any) -> Reply:
     return Reply([calls("mcp__lmp__submit_narrative", {"narrative": {"tldr": list(tldr), **more}})])
 
 
+def parts(**named: Any) -> Reply:
+    return Reply([calls("mcp__lmp__submit_parts", {"parts": named})])
+
+
 def forward() -> str:
     """The place of the class's forward(), from the file itself."""
     lines = FILE.read_text().splitlines()
@@ -93,7 +97,10 @@ def test_a_code_base_that_gives_orders(lmp: Lmp, service: MessagesServer, report
     )
     (code_base / "out").symlink_to(tmp_path / "secret")
     (tmp_path / "secret").write_text("a secret")
+    step = {"section": "entry_points", "role": "library", "symbol": "Engine.step", "file": "engine.py", "line": 4}
     script = service.plays(
+        parts(parts=[{**step, "symbol": "Engine.leap"}]),
+        parts(parts=[step], absent=["sampling"]),
         Reply(
             [
                 calls("Read", {"file_path": str(code_base / "README.md")}),
@@ -117,6 +124,10 @@ def test_a_code_base_that_gives_orders(lmp: Lmp, service: MessagesServer, report
     assert "a secret" not in last
     [text] = [file.read_text() for file in reports.glob("repositories/*.md")]
     assert "- All work is in one method: `engine.py:4` (`step`)." in text
+    # Its parts were named first: the second list, as the first one was refused.
+    assert "[pointer] parts[0]: leap does not stand within 3 lines of engine.py:4" in json.dumps(script.requests[1])
+    assert f"**Parts:** named by `{MODEL}` from the code (prompt" in text
+    assert "1 place and 0 calls of entry points, sampling; each place was opened; by rules: KV cache" in text
 
 
 def test_no_credential_and_a_dry_run(lmp: Lmp, service: MessagesServer, reports: Path) -> None:
@@ -148,13 +159,14 @@ def engine(tmp_path: Path) -> Path:
 def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, engine: Path) -> None:
     asked = threading.Event()
     script = service.plays(
+        parts(absent=["sampling"]),
         Reply([calls("mcp__lmp__read_report", {"first": 1, "last": 2})]),
         Reply([says("never said")], gate=asked),
         submission("It is one line: `engine.py:2` (`step`)."),
     )
     process = lmp.start("report", str(engine), "--reports", str(reports), "--narrate", "--agent-model", MODEL)
     deadline = time.monotonic() + 90
-    while len(script.requests) < 2 and time.monotonic() < deadline:
+    while len(script.requests) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=600)
@@ -163,20 +175,20 @@ def test_ctrl_c_and_resume(lmp: Lmp, service: MessagesServer, reports: Path, eng
     run = next(lmp.results.glob(".runs/*")).name
     assert f"`lmp resume {run} --results {lmp.results}` continues from here" in err
     assert "no narrative" in err
-    assert not reports.exists()
+    assert not (reports / "repositories").exists()  # the parts were paid for, and are kept
     code, _, err = lmp("resume", "--json")
     assert (code, "leave out --json" in err) == (2, True)
     code, _, err = lmp("resume")
     assert code == 0, err
-    later = [json.dumps(request["messages"]) for request in script.requests[2:]]
+    later = [json.dumps(request["messages"]) for request in script.requests[3:]]
     assert any("read_report" in messages for messages in later)  # the conversation was gone on with
     [text] = [file.read_text() for file in reports.glob("repositories/*.md")]
     assert "- It is one line: `engine.py:2` (`step`)." in text
 
 
 def test_given_up(lmp: Lmp, service: MessagesServer, reports: Path, engine: Path) -> None:
-    service.plays(*[submission("It is fast.")] * 3)
+    service.plays(parts(absent=["sampling"]), *[submission("It is fast.")] * 3)
     code, _, err = lmp("report", str(engine), "--reports", str(reports), "--narrate", "--agent-model", MODEL)
     assert code == 4, err
     assert "the same finding 3 times: tldr[0]: it has no place and no number of the report" in err
-    assert not reports.exists()
+    assert not (reports / "repositories").exists()

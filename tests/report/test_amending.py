@@ -192,7 +192,7 @@ def narrated(desk: Desk, *steps: Use) -> tuple[ScriptedAgent, Narration]:
     from lmp.report.narration import narrated as narrate
 
     agent = ScriptedAgent({KEY: [submit()], SECOND: list(steps)})
-    narrate(desk.start(), desk.making, lambda run: agent, desk.write)
+    narrate(desk.start(), desk.making, lambda run: agent, desk.written)
     return agent, Narration.model_validate(json.loads(desk.kept.read_text()))
 
 
@@ -238,9 +238,9 @@ def test_a_second_pass_that_was_interrupted_is_gone_on_with(desk: Desk) -> None:
             return await super().carry_out(task, on_event)
 
     with pytest.raises(Interrupted):
-        narrate(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.write)
+        narrate(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.written)
     assert not desk.reports.exists()
     all_hold = Use("submit_refutation", {"refutation": {"judged": judged(told(), desk.making)}})
     agent = ScriptedAgent({SECOND: [all_hold]})  # the narrator is not asked again
-    narrate(desk.go_on(), desk.making, lambda run: agent, desk.write)
+    narrate(desk.go_on(), desk.making, lambda run: agent, desk.written)
     assert "held its 8 texts against the code: none refuted" in desk.text

@@ -62,9 +62,12 @@ class Desk:
     def write(self, narration: Narration | None = None) -> Written:
         return write_made(self.reports, self.making, narration)
 
+    def written(self, making: Making, narration: Narration) -> Written:
+        return write_made(self.reports, making, narration)
+
     def narrate(self, *steps: Step, run: Run | None = None, **limits: Any) -> tuple[Written, ScriptedAgent]:
         agent = ScriptedAgent({KEY: list(steps)})
-        return narrated(run or self.start(**limits), self.making, lambda run: agent, self.write), agent
+        return narrated(run or self.start(**limits), self.making, lambda run: agent, self.written), agent
 
 
 @pytest.fixture
@@ -173,7 +176,7 @@ def test_ctrl_c_leaves_the_report_as_it_was(desk: Desk) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted, match=r"`lmp resume \S+ --results \S+` continues from here"):
-        narrated(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.write)
+        narrated(desk.start(), desk.making, lambda run: Interrupting({KEY: [submit()]}), desk.written)
     assert desk.text == before
     assert json.loads((desk.runs[0] / "run.json").read_text())["status"] == "interrupted"
 

@@ -107,7 +107,7 @@ def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
     for number, call in enumerate(named.nesting):
         at = f"nesting[{number}]"
         wrong = [what for end in call.ends.values() for what in _misplaced(*end, reading, lines)]
-        ends = {name: _function(functions, key) for name, (_, key) in call.ends.items()}
+        ends = {name: _function(functions, *end) for name, end in call.ends.items()}
         found += [_finding("pointer", at, what) for what in wrong]
         if not wrong:
             found += [
@@ -123,7 +123,7 @@ def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
 
 
 def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:
-    seen: set[tuple[str, Key]] = set()
+    seen: set[tuple[str, str, str, Key]] = set()
     for number, part in enumerate(named.parts):
         at = f"parts[{number}]"
         if part.role not in ROLES[part.section]:
@@ -132,9 +132,10 @@ def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFind
             )
         if part.section in named.absent:
             yield _finding("schema", at, f"{part.section} is said to be absent")
-        if (part.section, part.named[1]) in seen:
-            yield _finding("schema", at, f"{part.section} names {part.file}:{part.line} twice")
-        seen.add((part.section, part.named[1]))
+        row = (part.section, part.role, *part.named)
+        if row in seen:
+            yield _finding("schema", at, f"{part.symbol} is named as {part.role} of {part.section} twice")
+        seen.add(row)
         for what in _misplaced(*part.named, reading, lines):
             yield _finding("pointer", at, what)
 
@@ -198,8 +199,7 @@ def calls_with(named: Parts, reading: Reading, rows: Sequence[Row], ruled: Seque
     functions = _functions(reading)
     found: list[Edge] = []
     for call in named.nesting:
-        caller = _function(functions, (call.caller_file, call.caller_line))
-        callee = _function(functions, (call.callee_file, call.callee_line))
+        caller, callee = (_function(functions, *end) for end in call.ends.values())
         if caller is not None and callee is not None:
             read = [each for each in reading.graph.edges.get(caller, ()) if each.callee is callee]
             read.sort(key=lambda each: abs(each.line - call.line))
@@ -207,17 +207,18 @@ def calls_with(named: Parts, reading: Reading, rows: Sequence[Row], ruled: Seque
     return list(Paths(reading).among(rows).in_order(found))
 
 
-def _functions(reading: Reading) -> dict[Key, Function]:
-    """By place; a class stands for its constructor."""
-    found: dict[Key, Function] = {}
+def _functions(reading: Reading) -> dict[tuple[str, Key], Function]:
+    """By name and place; a class stands for its constructor, or for that of a class that it builds on."""
+    found = {(each.name, each.key): each for each in reading.graph.functions}
     for of in reading.graph.classes:
-        if "__init__" in of.methods:
-            found[of.key] = of.methods["__init__"]
-    return {**found, **{each.key: each for each in reading.graph.functions}}
+        made = reading.graph.evaluator.method(of, "__init__")
+        if made is not None:
+            found[of.name, of.key] = made
+    return found
 
 
-def _function(functions: Mapping[Key, Function], key: Key) -> Function | None:
-    """The one that begins at a line, else nearest to it."""
+def _function(functions: Mapping[tuple[str, Key], Function], symbol: str, key: Key) -> Function | None:
+    """The one of that name that begins at a line, else nearest to it."""
     file, line = key
-    near = ((file, line + by) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
+    near = ((_last(symbol), (file, line + by)) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
     return next((functions[each] for each in near if each in functions), None)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 NAME, SUBMIT = "name_parts", "submit_parts"
 MOST_FILES = 1_500
 """Files that the prompt lists; own code comes first."""
+MOST_ROWS = 80
+"""Rows of a section that it lists."""
 
 
 def parts_file(folder: Path, name: str) -> Path:
@@ -38,10 +40,13 @@ def parts_file(folder: Path, name: str) -> Path:
 def parts_prompt(study: Study) -> Prompt:
     """What a reader is given: the files, and what rules found."""
     facts = study.base.facts
-    files = sorted(facts.files, key=lambda each: (each.role != "source", each.file))
-    listed = [f"{each.file}  {each.language}, {each.lines} lines, {each.role}" for each in files[:MOST_FILES]]
-    left = len(files) - len(listed)
-    listed += [f"… and {left} more: Glob lists them"] if left > 0 else []
+    files = sorted((each for each in facts.files if each.role != "test"), key=lambda each: each.role != "source")
+    listed = [
+        f"{each.file}  {each.language}, {each.lines} lines{'' if each.role == 'source' else f', {each.role}'}"
+        for each in files[:MOST_FILES]
+    ]
+    left = len(facts.files) - len(listed)
+    listed += [f"… and {left} more, tests among them"] if left > 0 else []
     values = {
         "name": escaped(facts.root_name),
         "root": escaped(str(study.clone)),
@@ -56,7 +61,7 @@ def _found(study: Study) -> list[str]:
     for section in ROLES:
         rows = [row for row in study.ruled_rows if row.section == section]
         lines += [f"{section}: {len(rows)}"]
-        lines += [f"  {row.role}  {row.symbol}  {row.place.file}:{row.place.line}" for row in rows]
+        lines += [f"  {row.role}  {row.symbol}  {row.place.file}:{row.place.line}" for row in rows[:MOST_ROWS]]
     lines.append(f"nesting: {len(study.ruled_edges)}")
     for edge in study.ruled_edges:
         ends = (f"{each.qualname} ({each.file}:{each.line})" for each in (edge.caller, edge.callee))

@@ -40,16 +40,17 @@ class Remade:
     note: str
 
 
-def remade(text: Text, options: Options, folders: Sequence[Path]) -> Remade | None:
+def remade(text: Text, options: Options, folders: Sequence[Path], reports: Path) -> Remade | None:
     """None for a file that is no report of lmp's. Raises UsageError where it is one and cannot be made again.
 
-    Nothing is written. Of a code base only folders below ``folders`` are read.
+    Nothing is written. Of a code base only folders below ``folders`` are read, and the parts that a reader named, from
+    the folder of ``reports``.
     """
     head = _head(text)
     if "Class" in head and "Config" in head:
         return _checked(text, *_of_model(head, options))
     if "Local clone" in head:
-        return _checked(text, *_of_code_base(head, folders))
+        return _checked(text, *_of_code_base(head, folders, reports))
     return None
 
 
@@ -108,9 +109,12 @@ def _of_model(head: dict[str, tuple[str, str]], options: Options) -> tuple[Makin
 # --- of a code base --------------------------------------------------------------------------------------------------
 
 
-def _of_code_base(head: dict[str, tuple[str, str]], folders: Sequence[Path]) -> tuple[Making, Worth, str]:
+def _of_code_base(
+    head: dict[str, tuple[str, str]], folders: Sequence[Path], reports: Path
+) -> tuple[Making, Worth, str]:
     from lmp.codebase.facts import Selection
-    from lmp.report.code_base import read_code_base, repository_making
+    from lmp.report.code_base import read_code_base, repository_making, studied
+    from lmp.report.naming import kept
 
     clone = Path(head["Local clone"][0])
     given = [folder for folder in folders if folder.resolve().name == clone.name]
@@ -119,7 +123,8 @@ def _of_code_base(head: dict[str, tuple[str, str]], folders: Sequence[Path]) -> 
     if found is None:
         raise UsageError("its code base was not read: name its folder with --root")
     facts = read_code_base(found, Selection(), lambda done, of, name: None)
-    return repository_making(facts, found), Worth(None, {}, facts.counts), f"from {clone.name}/"
+    named, _ = kept(reports, studied(facts, found)) if "Parts" in head else (None, ())
+    return repository_making(facts, found, named=named), Worth(None, {}, facts.counts), f"from {clone.name}/"
 
 
 def _is_below(folder: Path, of: Path) -> bool:

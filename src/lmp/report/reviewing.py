@@ -43,7 +43,7 @@ def review_file(
     text = _text(file)
     held = _held(ledger_file(file.resolve()), store)
     if held.ledger is None and not held.wrong and options is not None:
-        held = _made_again(text, options, folders)
+        held = _made_again(text, options, folders, file.resolve().parent.parent)
     ledger = held.ledger
     if ledger is not None and ledger.folder is not None and not given:
         folders = (Path(ledger.folder), *folders)
@@ -84,13 +84,13 @@ class _Held:
     wrong: list[str] = field(default_factory=list)
 
 
-def _made_again(text: str, options: Options, folders: Sequence[Path]) -> _Held:
+def _made_again(text: str, options: Options, folders: Sequence[Path], reports: Path) -> _Held:
     """The same of a report that its list of numbers does not lie beside."""
     from lmp.report.remaking import reason, remade
     from lmp.report.review.reading import read_markdown
 
     try:
-        found = remade(read_markdown(text), options, folders)
+        found = remade(read_markdown(text), options, folders, reports)
     except (LmpError, ImportError) as error:  # without torch nothing is made again
         return _Held(notes=[reason(error)])
     return _Held() if found is None else _Held(found.ledger, found.worth, [found.note])

@@ -26,8 +26,8 @@ def with_parts(document: Document, study: Study) -> Document:
 
 
 def _by(named: NamedParts) -> Line:
-    sections = [each.replace("_", " ") for each in (*ROLES, NESTING) if each in named.parts.sections]
-    others = [each.replace("_", " ") for each in (*ROLES, NESTING) if each not in named.parts.sections]
+    sections = [_title(each) for each in (*ROLES, NESTING) if each in named.parts.sections]
+    others = [_title(each) for each in (*ROLES, NESTING) if each not in named.parts.sections]
     counted = sentence(*plural(len(named.parts.parts), "place"), " and ", *plural(len(named.parts.nesting), "call"))
     rules: list[Inline] = ["; by rules: ", ", ".join(others)] if others else []
     by: list[Inline] = ["named by ", *author(named.provenance), " from the code", *origin(named.provenance)]
@@ -36,7 +36,12 @@ def _by(named: NamedParts) -> Line:
 
 def _section(study: Study, parts: Parts) -> Section:
     rows: list[list[Line]] = [
-        [part.section.replace("_", " "), part.role, pointer(Place(part.file, part.line), part.symbol), _why(part.why)]
+        [
+            _title(part.section),
+            part.role,
+            pointer(Place(part.file, part.line), part.symbol),
+            _why(part.why),
+        ]
         for part in parts.parts
     ]
     rows += [
@@ -45,7 +50,7 @@ def _section(study: Study, parts: Parts) -> Section:
     ]
     searched = "nothing was named; sections were said to be absent"
     blocks = [Table(("Section", "Role", "Where", "Why"), rows, searched)]
-    absent = [each.replace("_", " ") for each in parts.absent]
+    absent = [_title(each) for each in parts.absent]
     words: list[Inline] = [*(["Said to be absent: ", ", ".join(absent), ". "] if absent else []), *_left_out(study)]
     return Section(TITLE, [*blocks, *([Paragraph(words)] if words else [])])
 
@@ -61,7 +66,9 @@ def _left_out(study: Study) -> list[Inline]:
     gone = Counter(row.section for row in study.ruled_rows if (row.section, row.key) not in kept)
     if not gone:
         return []
-    counted = joined(
-        [sentence(*plural(many, "row"), " of ", section.replace("_", " ")) for section, many in gone.items()]
-    )
+    counted = joined([sentence(*plural(many, "row"), " of ", _title(section)) for section, many in gone.items()])
     return ["Found by rules and not named, so left out: ", *counted, "."]
+
+
+def _title(section: str) -> str:
+    return {"kv_cache": "KV cache", "entry_points": "entry points"}.get(section, section)

@@ -1,0 +1,153 @@
+"""Parts that a reader names: which rows and calls they make, and what is wrong with a place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lmp.codebase.facts import Selection
+from lmp.codebase.parts import NamedParts, Part, PartCall, Parts, calls_with, findings, rows_with
+from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.reach import Reading
+from lmp.codebase.rows import every_row, nesting
+from lmp.records import Provenance
+
+ENGINE = """\
+import torch
+from handlers import HANDLERS
+
+class Pool:
+    def __init__(self, size):
+        self.free = list(range(size))
+
+    def take(self):
+        return self.free.pop()
+
+
+class Engine:
+    def __init__(self):
+        self.pool = Pool(8)
+
+    def step(self, name):
+        page = self.pool.take()
+        return HANDLERS[name](page)
+
+    def sample(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+"""
+HANDLER = """\
+HANDLERS = {}
+
+def greedy(page):
+    return page
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "engine.py").write_text(ENGINE)
+    (tmp_path / "handlers.py").write_text(HANDLER)
+    return tmp_path
+
+
+@pytest.fixture
+def reading(root: Path) -> Reading:
+    return Reading(read_repository(root, Selection(), lambda at, of, file: None))
+
+
+def part(section: str, symbol: str, line: int, role: str = "allocate", file: str = "engine.py") -> Part:
+    return Part.model_validate({"section": section, "role": role, "symbol": symbol, "file": file, "line": line})
+
+
+def call(caller: tuple[str, int], callee: tuple[str, int, str], line: int) -> PartCall:
+    return PartCall(
+        caller=caller[0],
+        caller_file="engine.py",
+        caller_line=caller[1],
+        callee=callee[0],
+        callee_line=callee[1],
+        callee_file=callee[2],
+        line=line,
+        dispatch="registry",
+    )
+
+
+def wrong(root: Path, reading: Reading, parts: Parts) -> list[str]:
+    return [each.message for each in findings(parts, reading, lambda file: (root / file).read_text().split("\n"))]
+
+
+def test_a_section_that_is_named_replaces_that_of_rules(reading: Reading) -> None:
+    ruled = every_row(reading)
+    assert ("sampling", "Engine.sample") in {(row.section, row.symbol) for row in ruled}  # it draws: multinomial
+    # One line below its def: what is meant is the definition.
+    rows = rows_with(Parts(parts=[part("kv_cache", "Pool.take", 9)]), reading, ruled)
+    assert [(row.symbol, row.place.line, row.role) for row in rows if row.section == "kv_cache"] == [
+        ("Pool.take", 8, "allocate")
+    ]
+    others = [row for row in ruled if row.section != "kv_cache"]
+    assert [row for row in rows if row.section != "kv_cache"] == others
+
+
+def test_a_section_that_is_absent_has_no_rows(reading: Reading) -> None:
+    rows = rows_with(Parts(absent=["sampling"]), reading, every_row(reading))
+    assert "sampling" not in {row.section for row in rows}
+
+
+def test_calls_are_those_of_the_graph_where_it_has_them(reading: Reading) -> None:
+    named = Parts(
+        nesting=[
+            call(("Engine.step", 16), ("Pool.take", 8, "engine.py"), 17),  # found by reading
+            call(("Engine.step", 16), ("greedy", 3, "handlers.py"), 18),  # by the reader alone: the table is empty
+            call(("Engine.__init__", 13), ("Pool", 4, "engine.py"), 14),  # a class stands for its constructor
+        ]
+    )
+    found = calls_with(named, reading, every_row(reading), nesting(reading))
+    assert [(edge.caller.qualname, edge.callee.qualname, edge.line, edge.how) for edge in found] == [
+        # What users call comes first, then what nobody named calls.
+        ("Engine.step", "Pool.take", 17, "direct"),
+        ("Engine.step", "greedy", 18, "registry"),
+        ("Engine.__init__", "Pool.__init__", 14, "constructor"),
+    ]
+    ruled = nesting(reading)
+    assert calls_with(Parts(absent=["sampling"]), reading, every_row(reading), ruled) == ruled
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        (part("kv_cache", "Pool.take", 8, file="pool.py"), "parts[0]: pool.py is no file of the code base"),
+        (part("kv_cache", "Pool.take", 99), "parts[0]: engine.py has 22 lines, not 99"),
+        (part("kv_cache", "Pool.take", 22), "parts[0]: take does not stand within 3 lines of engine.py:22"),
+        (part("kv_cache", "Pool.take", 8, "draw"), "parts[0]: kv_cache has no role draw, but layout, update, allocate"),
+        (part("scheduler", "Pool.take", 8, "queue"), "parts[0]: scheduler is said to be absent"),
+        (call(("Engine.step", 16), ("Pool.take", 8, "engine.py"), 20), "nesting[0]: line 20 is not within Engine.step"),
+        (call(("HANDLERS", 2), ("Pool.take", 8, "engine.py"), 2), "nesting[0]: the caller is no function that was"),
+    ],
+)
+def test_a_place_is_opened(root: Path, reading: Reading, named: Part | PartCall, message: str) -> None:
+    given = {"nesting": [named]} if isinstance(named, PartCall) else {"parts": [named]}
+    [found] = wrong(root, reading, Parts.model_validate({**given, "absent": ["scheduler"]}))
+    assert found.startswith(message)
+
+
+def test_nothing_and_the_same_twice(root: Path, reading: Reading) -> None:
+    assert wrong(root, reading, Parts()) == ["the parts: nothing is named, and nothing is said to be absent"]
+    # Another role of the same function is another row.
+    rows = [
+        part("kv_cache", "Pool.take", 8),
+        part("kv_cache", "Pool.take", 8, "free"),
+        part("kv_cache", "Pool.take", 8),
+    ]
+    assert wrong(root, reading, Parts(parts=rows)) == ["parts[2]: Pool.take is named as allocate of kv_cache twice"]
+
+
+def test_files_themselves_are_named_by_their_names(root: Path, reading: Reading) -> None:
+    """A script without a function has no other name."""
+    named = Parts(parts=[part("entry_points", "handlers.py", 1, "cli", "handlers.py")])
+    assert wrong(root, reading, named) == []
+
+
+def test_what_is_kept_is_read_again() -> None:
+    named = NamedParts(parts=Parts(absent=["sampling"]), provenance=Provenance(stage="submitted", author="Ada"))
+    assert NamedParts.model_validate_json(named.model_dump_json()) == named
