@@ -17,7 +17,7 @@ from lmp.codebase.graph.graph import Dispatch, Edge
 from lmp.codebase.graph.records import Function
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading, Row
-from lmp.codebase.rows import likely
+from lmp.codebase.rows import BY_NAME, likely
 from lmp.records import GateFinding, Provenance, Record
 
 ROLES = {
@@ -174,7 +174,9 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
     for number, part in enumerate(named.parts):
         key = _nearest(things, part)
         row = known.get((part.section, key)) or _row(reading, part, key)
-        found.append(replace(row, role=part.role, rank=number - len(named.parts)))
+        # A name is no reason where a reader says so.
+        why = "" if BY_NAME.match(row.why) else row.why
+        found.append(replace(row, role=part.role, why=why, rank=number - len(named.parts)))
     return found
 
 

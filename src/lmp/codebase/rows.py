@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +29,10 @@ PLAYED = {
     "attention": (attention.attention_rows, attention.role_of),
 }
 """Parts of a run of a model: the rules of each, and what role they give."""
+
+
+BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its (?:name|witnesses)|what it handles)")
+"""Why a row is one, where only its name, that of its class, or signs together say so."""
 
 
 @lru_cache(maxsize=1)

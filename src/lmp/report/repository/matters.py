@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
+from lmp.codebase.rows import BY_NAME
 from lmp.report.document.parts import Bold, Inline, Line
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence, with_default
-from lmp.report.repository.study import BY_NAME, Study
+from lmp.report.repository.study import Study
 
 SHOWN = 6
 

@@ -55,8 +55,6 @@ PARTS = (
 """Rows of the table: its title, and which rows of what was found may stand in it."""
 
 
-BY_NAME = re.compile(r"(?:method )?of \w+$|by (?:its (?:name|witnesses)|what it handles)")
-"""Why a row is one, where only its name, that of its class, or signs together say so."""
 MOST_TARGETS = 8
 """Functions that one call may lead to, to be followed."""
 WHOLE = ("scheduler", "batching", "KV cache", "attention")
