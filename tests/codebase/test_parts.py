@@ -142,10 +142,31 @@ def test_nothing_and_the_same_twice(root: Path, reading: Reading) -> None:
     assert wrong(root, reading, Parts(parts=rows)) == ["parts[2]: Pool.take is named as allocate of kv_cache twice"]
 
 
-def test_files_themselves_are_named_by_their_names(root: Path, reading: Reading) -> None:
-    """A script without a function has no other name."""
-    named = Parts(parts=[part("entry_points", "handlers.py", 1, "cli", "handlers.py")])
+def test_files_themselves_are_named_by_their_names(root: Path) -> None:
+    """A script without a function has no other name; it calls, too, as its block does."""
+    (root / "train.py").write_text("from engine import Engine\n\nEngine().step('greedy')\n")
+    (root / "run.py").write_text(
+        "from engine import Engine\n\nif __name__ == '__main__':\n    Engine().step('greedy')\n"
+    )
+    reading = Reading(read_repository(root, Selection(), lambda at, of, file: None))
+    step = {"callee": "Engine.step", "callee_file": "engine.py", "callee_line": 16, "dispatch": "attribute"}
+    named = Parts(
+        parts=[part("entry_points", "train.py", 1, "cli", "train.py")],
+        nesting=[
+            PartCall.model_validate(
+                {"caller": "train.py", "caller_file": "train.py", "caller_line": 1, "line": 3, **step}
+            ),
+            PartCall.model_validate(
+                {"caller": "__main__", "caller_file": "run.py", "caller_line": 3, "line": 4, **step}
+            ),
+        ],
+    )
     assert wrong(root, reading, named) == []
+    found = calls_with(named, reading, every_row(reading), [])
+    assert sorted((edge.caller.file, edge.line, edge.callee.name) for edge in found) == [
+        ("run.py", 4, "step"),
+        ("train.py", 3, "step"),
+    ]
 
 
 def test_what_is_kept_is_read_again() -> None:

@@ -127,6 +127,7 @@ def submit_parts(study: Study, content: object, by: str, folder: Path) -> None:
         _refuse(findings)
     else:
         naming.keep(folder, study.base.facts.root_name, named)
+        note(f"accepted: {naming.counted(named.parts)}")
         _write(folder, repository_making(study.base.facts, study.clone, named=named))
 
 

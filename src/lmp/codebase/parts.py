@@ -32,7 +32,7 @@ ROLES = {
 NESTING = "nesting"
 NEAR = 3
 """Lines between a place and what is named there."""
-MOST, MOST_CALLS, LONGEST = 400, 80, 200
+MOST, MOST_CALLS, LONGEST = 600, 80, 200
 """Parts and calls that are named at most, and characters of a reason."""
 Key = tuple[str, int]
 Lines = Callable[[str], Sequence[str]]
@@ -141,7 +141,7 @@ def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFind
 
 
 def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterator[str]:
-    """What is wrong with a place: at most one thing."""
+    """What is wrong with a place: at most one thing. A file may have its own name, which need not stand in it."""
     file, line = key
     if file not in reading.roles:
         yield f"{file} is no file of the code base that was read"
@@ -149,14 +149,19 @@ def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterato
     text = lines(file)
     if line > len(text):
         yield f"{file} has {len(text)} lines, not {line}"
-    elif not any(_last(symbol) in each for each in text[max(0, line - 1 - NEAR) : line + NEAR]):
+    elif symbol != _base(file) and not any(
+        _last(symbol) in each for each in text[max(0, line - 1 - NEAR) : line + NEAR]
+    ):
         yield f"{_last(symbol)} does not stand within {NEAR} lines of {file}:{line}"
 
 
 def _last(symbol: str) -> str:
-    """``method`` of ``Class.method`` and ``Class::method``; of a file's own name nothing need stand in it."""
-    last = symbol.rpartition("::")[2].rpartition("/")[2]
-    return "" if "." in last and last.rpartition(".")[2] in ("py", "sh") else last.rpartition(".")[2]
+    """``method`` of ``Class.method`` and ``Class::method``."""
+    return symbol.rpartition("::")[2].rpartition(".")[2]
+
+
+def _base(file: str) -> str:
+    return file.rpartition("/")[2]
 
 
 def _finding(rule: str, place: str, message: str) -> GateFinding:
@@ -205,13 +210,19 @@ def calls_with(named: Parts, reading: Reading, rows: Sequence[Row], ruled: Seque
         if caller is not None and callee is not None:
             read = [each for each in reading.graph.edges.get(caller, ()) if each.callee is callee]
             read.sort(key=lambda each: abs(each.line - call.line))
-            found.append(read[0] if read else Edge(caller, callee, call.line, call.dispatch))
+            edge = read[0] if read else Edge(caller, callee, call.line, call.dispatch)
+            # What only a name told before, the reader tells.
+            found.append(replace(edge, how=call.dispatch) if edge.how == "name" else edge)
     return list(Paths(reading).among(rows).in_order(found))
 
 
 def _functions(reading: Reading) -> dict[tuple[str, Key], Function]:
-    """By name and place; a class stands for its constructor, or for that of a class that it builds on."""
+    """By name and place; a class stands for its constructor, or for that of a class that it builds on. What a file runs
+    when it is started is ``__main__``, at the block of that name, or has the file's name, at its first line."""
     found = {(each.name, each.key): each for each in reading.graph.functions}
+    for file, graph in reading.facts.graphs.items():
+        if graph.body is not None:
+            found["__main__", (file, graph.main)] = found[_base(file), (file, 1)] = graph.body
     for of in reading.graph.classes:
         made = reading.graph.evaluator.method(of, "__init__")
         if made is not None:
@@ -222,5 +233,6 @@ def _functions(reading: Reading) -> dict[tuple[str, Key], Function]:
 def _function(functions: Mapping[tuple[str, Key], Function], symbol: str, key: Key) -> Function | None:
     """The one of that name that begins at a line, else nearest to it."""
     file, line = key
-    near = ((_last(symbol), (file, line + by)) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
+    name = symbol if symbol == _base(file) else _last(symbol)
+    near = ((name, (file, line + by)) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
     return next((functions[each] for each in near if each in functions), None)

@@ -60,7 +60,7 @@ def _found(study: Study) -> list[str]:
     lines: list[str] = []
     for section in ROLES:
         rows = [row for row in study.ruled_rows if row.section == section]
-        lines += [f"{section}: {len(rows)}"]
+        lines += [f"{section}: {len(rows)}{f', {MOST_ROWS} of them here' if len(rows) > MOST_ROWS else ''}"]
         lines += [f"  {row.role}  {row.symbol}  {row.place.file}:{row.place.line}" for row in rows[:MOST_ROWS]]
     lines.append(f"nesting: {len(study.ruled_edges)}")
     for edge in study.ruled_edges:
@@ -71,7 +71,7 @@ def _found(study: Study) -> list[str]:
 
 def check_parts(content: Any, study: Study) -> TextVerdict[Parts]:
     """Check the form of a submission, open its places, and review the report that is made with it."""
-    return check_texts(Parts, content, lambda parts: _findings(parts, study), _counted)
+    return check_texts(Parts, content, lambda parts: _findings(parts, study), counted)
 
 
 def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
@@ -86,7 +86,7 @@ def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
     ]
 
 
-def _counted(parts: Parts) -> str:
+def counted(parts: Parts) -> str:
     return f"{len(parts.parts)} places and {len(parts.nesting)} calls of {', '.join(sorted(parts.sections))}"
 
 

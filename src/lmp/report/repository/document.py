@@ -54,7 +54,7 @@ def implementation_document(
 ) -> Document:
     """The same code base in the template of implementations."""
     found = study(facts, root, told, known, named)
-    return with_parts(settled(implementation(found), found), found)
+    return settled(with_parts(implementation(found), found), found)
 
 
 _LAST: list[Study] = []
@@ -105,6 +105,6 @@ def of_study(found: Study) -> Document:
         ],
         sections=[*sections, *appendices(found)],
     )
-    made = settled(made, found)
+    made = settled(with_parts(made, found), found)
     body, after = made.sections[: len(sections)], made.sections[len(sections) :]
-    return with_parts(replace(made, sections=[*body, checklist(found, body), *after]), found)
+    return replace(made, sections=[*body, checklist(found, body), *after])

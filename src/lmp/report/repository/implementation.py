@@ -267,7 +267,7 @@ def _flow_of(study: Study, function: Function) -> Block:
 
 def _at(before: str, of: Function) -> list[Inline]:
     """A line of a drawing: a function and its place."""
-    return [f"{before}{cut(of.qualname, 60)}  # ", pointer(Place(of.file, of.line)), "\n"]
+    return [f"{before}{cut(of.qualname or of.file.rpartition('/')[2], 60)}  # ", pointer(Place(of.file, of.line)), "\n"]
 
 
 def _insights(study: Study, component: Component, function: Function | None) -> Iterator[Line]:

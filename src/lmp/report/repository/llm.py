@@ -41,6 +41,8 @@ ENOUGH = 2
 @dataclass(frozen=True)
 class Llm:
     base: CodeBase
+    named: tuple[str, ...] = ()
+    """Parts of a run of a language model that a reader named: ``KV cache``."""
 
     @cached_property
     def signals(self) -> list[list[Inline]]:
@@ -82,14 +84,15 @@ class Llm:
 
     @cached_property
     def related(self) -> bool:
-        return len(self.signals) >= ENOUGH or (bool(self.signals) and bool(self.libraries))
+        return bool(self.named) or len(self.signals) >= ENOUGH or (bool(self.signals) and bool(self.libraries))
 
     def line(self) -> Line:
         """``yes (signals: …)`` for the head of the report."""
         libraries = joined(
             [[Code(name), " imported by ", *plural(files, "file")] for name, files in self.libraries[:3]]
         )
-        parts: list[list[Inline]] = [*self.signals[:4], *([libraries] if libraries else [])]
+        named: list[Inline] = [f"named by a reader: {', '.join(self.named)}"] if self.named else []
+        parts = [each for each in (named, *self.signals[:4], libraries) if each]
         if not parts:
             searched = "names of attention, causal models, experts, KV caches, prefill, sampling, tokenizers; imports"
             return f"no (signals: none found (searched: {searched}))"

@@ -85,7 +85,12 @@ class Study:
     llm: Llm = field(init=False)
 
     def __post_init__(self) -> None:
-        self.llm = Llm(self.base)
+        parts = self.named.parts.parts if self.named is not None else []
+        named = {"kv_cache": "KV cache", "sampling": "sampling", "attention": "attention"}
+        self.llm = Llm(
+            self.base,
+            tuple(title for section, title in named.items() if any(part.section == section for part in parts)),
+        )
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
@@ -217,9 +222,15 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first."""
-        loops = decode_loops(self.reading)
-        return [each for each in loops if each.native or each in stepping(self.reading)]
+        """Functions with a loop that runs a model again and again, best first: those of a nesting that a reader named,
+        else the first of its functions that repeats calls of it."""
+        loops = [each for each in decode_loops(self.reading) if each.native or each in stepping(self.reading)]
+        if self.named is None or not self.named.parts.nesting:
+            return loops
+        inside = list(dict.fromkeys(edge.caller for edge in self.edges))
+        repeated = {edge.caller for edge in self.edges if edge.call is not None and edge.call.loop}
+        own = [each for each in loops if each in inside] or [each for each in inside if each in repeated][:1]
+        return list(dict.fromkeys((*own, *loops)))
 
     @cached_property
     def nests(self) -> list[tuple[str, Nest]]:
@@ -253,7 +264,21 @@ class Study:
         starting = {each for each in self.reading.functions if (each.file, each.qualname) in launches}
         wanted |= self.reading.reaching(starting)
         lost = {of: [(each.line, each.written, each.why) for each in found] for of, found in graph.lost.items()}
-        return Drawer(self.base, graph.edges, lost, wanted, launches)
+        edges = dict(graph.edges)
+        # Where a reader says what a call leads to, it is neither lost nor one of many.
+        for (caller, line), meant in self._meant.items():
+            told = {id(each.call) for each in meant if each.call is not None}
+            edges[caller] = [*(each for each in edges.get(caller, ()) if id(each.call) not in told), *meant]
+            lost[caller] = [each for each in lost.get(caller, ()) if each[0] != line]
+        return Drawer(self.base, edges, lost, wanted, launches)
+
+    @property
+    def _meant(self) -> dict[tuple[Function, int], list[Edge]]:
+        """The calls of a nesting that a reader named, by caller and line."""
+        found: dict[tuple[Function, int], list[Edge]] = {}
+        for edge in self.edges if self.named is not None and self.named.parts.nesting else ():
+            found.setdefault((edge.caller, edge.line), []).append(edge)
+        return found
 
     @cached_property
     def operators(self) -> list[Function]:

@@ -1,0 +1,92 @@
+"""A report that is made with parts that a reader named: its loop leads where the reader says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from small_repository import line_of, read, written
+
+from lmp.codebase.parts import NamedParts, Parts
+from lmp.records import Provenance
+from lmp.report.code_base import repository_making
+
+FILES = {
+    "serve.py": """\
+import torch
+import plugins
+
+
+class Server:
+    def __init__(self):
+        self.model = plugins.load("model")
+
+    def generate(self, tokens):
+        while len(tokens) < 9:
+            logits = self.model.forward(tokens)
+            tokens = torch.cat([tokens, self.draw(logits)])
+        return tokens
+
+    def draw(self, logits):
+        return torch.multinomial(torch.softmax(logits, -1), 1)
+
+
+if __name__ == "__main__":
+    Server().generate(torch.zeros(1))
+""",
+    "nets.py": """\
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class Net:
+    def forward(self, x):
+        return scaled_dot_product_attention(x, x, x)
+""",
+}
+
+
+def named(root: Path) -> NamedParts:
+    generate, forward = line_of(root, "serve.py", "def generate"), line_of(root, "nets.py", "def forward")
+    call = {"caller": "Server.generate", "caller_file": "serve.py", "caller_line": generate, "dispatch": "registry"}
+    to = {"callee": "Net.forward", "callee_file": "nets.py", "callee_line": forward}
+    line = line_of(root, "serve.py", "self.model.forward")
+    draw = {"callee": "Server.draw", "callee_file": "serve.py", "callee_line": line_of(root, "serve.py", "def draw")}
+    at = {"section": "sampling", "role": "sample", "symbol": "Server.draw", "file": "serve.py"}
+    parts = Parts.model_validate(
+        {
+            "parts": [{**at, "line": draw["callee_line"], "why": "Draws <one> token."}],
+            "nesting": [{**call, **to, "line": line}, {**call, **draw, "line": line + 1}],
+            "absent": ["kv_cache"],
+        }
+    )
+    return NamedParts(parts=parts, provenance=Provenance(stage="submitted", author="A *person*"))
+
+
+def test_the_loop_leads_where_the_reader_says(tmp_path: Path) -> None:
+    root = written(tmp_path / "served", FILES)
+    facts = read(root)
+    forward = f"nets.py:{line_of(root, 'nets.py', 'def forward')}"
+    attends = f"return scaled_dot_product_attention(x, x, x){' ' * 32}# nets.py:{line_of(root, 'nets.py', 'return')}"
+    plain = repository_making(facts, root)
+    assert attends not in plain.plain.text  # what a plugin gives back cannot be read
+    made = repository_making(facts, root, named=named(root))
+    lines = made.plain.text.split("\n")
+    called = next(at for at, line in enumerate(lines) if "logits = self.model.forward(tokens)" in line)
+    assert lines[called + 1].strip().startswith("return scaled_dot_product_attention(x, x, x)"), lines[
+        called : called + 4
+    ]
+    assert made.plain_review.findings == []
+    assert (
+        "**Parts:** named by A \\*person\\* from the code and submitted with lmp submit: 1 place and 2 calls"
+        in "\n".join(lines)
+    )
+    assert f"| nesting | registry | `serve.py:{line_of(root, 'serve.py', 'self.model.forward')}` |" in "\n".join(lines)
+    assert forward in made.plain.text
+    # The report without them is what it was.
+    assert repository_making(facts, root).plain.text == plain.plain.text
+
+
+def test_the_template_of_implementations_has_them_too(tmp_path: Path) -> None:
+    root = written(tmp_path / "served", FILES)
+    made = repository_making(read(root), root, implementation=True, named=named(root))
+    assert made.plain_review.findings == []
+    assert "Server.generate -> Net.forward" in made.plain.text
