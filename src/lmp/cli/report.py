@@ -69,7 +69,11 @@ At = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="Report on everything in the results folder, with an index.")]
 Narrate = Annotated[
-    bool, typer.Option("--narrate", help="Let an agent write the summary, insights and pitfalls from the facts.")
+    bool,
+    typer.Option(
+        "--narrate",
+        help="Let an agent write the summary, insights and pitfalls; of a code base it names the parts first.",
+    ),
 ]
 Include = Annotated[
     list[str] | None,

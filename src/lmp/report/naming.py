@@ -15,7 +15,7 @@ from lmp.agents.texts import TextStage, TextVerdict, check_texts
 from lmp.agents.tools import Arguments, Submit, read_json, tool
 from lmp.codebase.parts import ROLES, NamedParts, Parts, findings
 from lmp.records import GateFinding, Provenance
-from lmp.report.code_base import repository_making
+from lmp.report import code_base
 from lmp.report.folder import ASSETS, file_name, write_changed
 from lmp.report.making import Making
 from lmp.report.narration import First
@@ -79,7 +79,7 @@ def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
     if wrong:
         return wrong
     named = NamedParts(parts=parts, provenance=Provenance(stage="submitted"))
-    made = repository_making(study.base.facts, study.clone, named=named)
+    made = code_base.repository_making(study.base.facts, study.clone, named=named)
     return [
         GateFinding(rule=each.rule, message=f"the report: line {each.line}: {each.message}")
         for each in made.plain_review.findings
@@ -87,7 +87,8 @@ def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
 
 
 def counted(parts: Parts) -> str:
-    return f"{len(parts.parts)} places and {len(parts.nesting)} calls of {', '.join(sorted(parts.sections))}"
+    places, calls = code_base.counted(len(parts.parts), "place"), code_base.counted(len(parts.nesting), "call")
+    return f"{places} and {calls} of {', '.join(sorted(parts.sections))}"
 
 
 def submitted(content: Any, study: Study, author: str) -> tuple[NamedParts | None, Sequence[GateFinding]]:
@@ -163,7 +164,7 @@ def first(study: Study, folder: Path, implementation: bool) -> First:
 
     async def named(run: Run, agent: Agent) -> Making:
         parts = await name_parts(run, agent, study, folder)
-        return repository_making(study.base.facts, study.clone, None, implementation, parts)
+        return code_base.repository_making(study.base.facts, study.clone, None, implementation, parts)
 
     return named
 

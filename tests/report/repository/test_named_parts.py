@@ -53,7 +53,7 @@ def named(root: Path) -> NamedParts:
     at = {"section": "sampling", "role": "sample", "symbol": "Server.draw", "file": "serve.py"}
     parts = Parts.model_validate(
         {
-            "parts": [{**at, "line": draw["callee_line"], "why": "Draws <one> token."}],
+            "parts": [{**at, "line": draw["callee_line"], "why": "Draws <one>\x1b[31m token."}],
             "nesting": [{**call, **to, "line": line}, {**call, **draw, "line": line + 1}],
             "absent": ["kv_cache"],
         }
@@ -75,6 +75,9 @@ def test_the_loop_leads_where_the_reader_says(tmp_path: Path) -> None:
         called : called + 4
     ]
     assert made.plain_review.findings == []
+    assert "**LLM-related:** yes (signals: named by a reader: sampling" in made.plain.text
+    # Nothing that a reader says becomes markup, or moves a terminal.
+    assert r"`Draws <one>\x1b[31m token`" in made.plain.text
     assert (
         "**Parts:** named by A \\*person\\* from the code and submitted with lmp submit: 1 place and 2 calls"
         in "\n".join(lines)

@@ -11,6 +11,7 @@ from lmp.report.document.parts import Document, Inline, Line, Paragraph, Section
 from lmp.report.document.told import author, origin
 from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
 from lmp.report.repository.study import Study
+from lmp.source.quoting import escaped
 
 TITLE = "Parts named by a reader"
 WIDTH = 110
@@ -45,7 +46,12 @@ def _section(study: Study, parts: Parts) -> Section:
         for part in parts.parts
     ]
     rows += [
-        ["nesting", call.dispatch, pointer(Place(call.caller_file, call.line)), code(f"{call.caller} -> {call.callee}")]
+        [
+            "nesting",
+            call.dispatch,
+            pointer(Place(call.caller_file, call.line)),
+            code(escaped(f"{call.caller} -> {call.callee}", kept="")),
+        ]
         for call in parts.nesting
     ]
     searched = "nothing was named; sections were said to be absent"
@@ -56,7 +62,7 @@ def _section(study: Study, parts: Parts) -> Section:
 
 
 def _why(why: str) -> Inline:
-    return said(why, WIDTH) if why.strip() else "no reason was given"
+    return said(escaped(why, kept=""), WIDTH) if why.strip() else "no reason was given"
 
 
 def _left_out(study: Study) -> list[Inline]:
