@@ -279,6 +279,76 @@ def test_a_class_that_builds_on_one_with_a_queue(tmp_path: Path) -> None:
     assert "Server.name_of" not in {symbol for _, symbol in found}
 
 
+ORDERS = """import queue
+import torch.nn.functional as F
+
+
+class Places:
+    def __init__(self):
+        self.free_queue = queue.Queue()
+
+    def take_places(self, request):
+        return self.free_queue.get()
+
+
+class Sequences:
+    def __init__(self):
+        self.waiting = []
+
+    def allocate(self, request):
+        self.waiting.append(request)
+
+    def free(self, request):
+        self.waiting.pop()
+
+
+class OrderScheduler:
+    def __init__(self):
+        self.places = Places()
+        self.sequences = Sequences()
+        self.running = []
+
+    def add_request(self, request):
+        self.running.append(request)
+
+    def schedule(self):
+        for request in self.running:
+            self._allocate_inputs(request)
+        return self.running
+
+    def _allocate_inputs(self, request):
+        self.sequences.allocate(request)
+        return self.places.take_places(request)
+
+    def _free_request(self, request):
+        self.running.pop()
+        self.sequences.free(request)
+
+
+class Engine:
+    def __init__(self):
+        self.order = OrderScheduler()
+        self.output_queue = queue.Queue()
+
+    def turn(self, request):
+        self.order.add_request(request)
+        for each in self.order.schedule():
+            F.scaled_dot_product_attention(each, each, each)
+            self.output_queue.put(each)
+"""
+
+
+def test_a_scheduler_that_allocates_for_its_requests_is_no_allocator(tmp_path: Path) -> None:
+    # It keeps what runs and allocates for itself alone. Others ask ``Sequences`` for places; ``Places`` keeps a queue
+    # of what is free, ``Engine`` one of answers: no requests wait in them.
+    found = rows(tmp_path, {"order/run.py": ORDERS}, "scheduler")
+    assert {symbol for _, symbol in found} == {
+        "OrderScheduler",
+        "OrderScheduler.add_request",
+        "OrderScheduler.schedule",
+    }
+
+
 SHRINKS = """import torch
 
 

@@ -368,8 +368,11 @@ def _takes_again(method: Function, queues: set[str]) -> bool:
 
 
 def _hands_out(of: Class) -> bool:
-    """Whether a class hands places out and takes them back: an allocator, which belongs to the cache."""
-    names = [each.lower() for each in of.methods]
+    """Whether a class hands places out and takes them back: an allocator, which belongs to the cache.
+
+    What others may not ask for, it does not hand out.
+    """
+    names = [each.lower() for each in of.methods if not each.startswith("_")]
     return any("alloc" in each for each in names) and any("free" in each for each in names)
 
 
@@ -379,8 +382,10 @@ def _is_made_queue(of: Class, name: str) -> bool:
 
 def _is_queue(of: Class, name: str) -> bool:
     """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
-    if says(name, "not_scheduler") or any(
-        each.target == name for method in of.methods.values() for each in method.made
+    if (
+        says(name, "not_scheduler")
+        or says(name, "not_request")
+        or any(each.target == name for method in of.methods.values() for each in method.made)
     ):
         return False
     if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
