@@ -926,13 +926,22 @@ def steps(state: State, model: Net):
         logits = model(batch)
         torch.multinomial(logits, 1)
         state.line.add(batch[0])
+
+
+def beside(size: int):
+    total = 0
+    for each in range(size):
+        total += each
+    return total
 """
 
 
-def test_a_dictionary_that_keeps_what_comes_in_is_a_queue(tmp_path: Path) -> None:
+def test_functions_that_are_given_a_queue_schedule(tmp_path: Path) -> None:
     rows = read(tmp_path, {"engine.py": STATE})
     found = {row.symbol for row in rows if row.section == "scheduler"}
-    assert {"Waiting", "Waiting.take"} <= found
+    # The dictionary keeps what comes in; ``choose`` is given it, ``steps`` what holds it.
+    assert {"Waiting", "Waiting.take", "choose", "steps"} <= found
+    assert "beside" not in found
 
 
 COMMAND = """import pydra

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import ITEM, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.graph.records import ITEM, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, stepping
@@ -100,7 +100,28 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                 )
     for row in _data(reading) if reading.trains else ():
         found.setdefault(row.key, row)
+    for function, of in _works_on_given(reading, classes):
+        add(_role(function.name, "batch"), function.qualname, place(function), f"is given {of.name}", 1)
     return list(found.values())
+
+
+def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, Class]]:
+    """Functions of no class that are given what keeps a queue, or what holds that: methods of other code bases."""
+    queues = {of for of in classes if not of.native and _queues(of)}
+    holders = {of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues}
+    for function in reading.functions:
+        plain = function.owner is None and function.qualname and not function.native and _matters(function)
+        if plain and function.end - function.line > SHORT and _fits(reading, function.qualname, function.file):
+            annotated = (_named(reading, function.file, chains) for chains in function.params.values())
+            given = {of for every in annotated for of in every & (queues | holders)}
+            yield from ((function, of) for of in sorted(given, key=lambda each: each.key)[:1])
+
+
+def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
+    """Classes of the code base that an annotation names."""
+    body = reading.facts.graphs[file].body
+    values = (innermost(each) for each in reading.graph.evaluator.values(body, chains)) if body is not None else ()
+    return {each.of for each in values if isinstance(each, ClassValue)}
 
 
 def _static(reading: Reading) -> Iterator[Row]:
