@@ -9,6 +9,7 @@ from by_rules import ruled_rows
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.scheduling import scheduler_rows
 from lmp.codebase.roles.spine import decode_loops, stepping
 
 
@@ -346,6 +347,51 @@ def test_a_scheduler_that_allocates_for_its_requests_is_no_allocator(tmp_path: P
         "OrderScheduler",
         "OrderScheduler.add_request",
         "OrderScheduler.schedule",
+    }
+
+
+LIMITED = """import asyncio
+
+
+class Client:
+    async def ask(self, text):
+        async with self.places:
+            return await self.post(text)
+
+    async def ask_all(self, texts, most):
+        self.places = asyncio.Semaphore(most)
+        return await asyncio.gather(*[self.ask(text) for text in texts])
+
+    async def post(self, text):
+        await asyncio.sleep(1)
+        return text
+
+
+async def bounded(client, semaphore):
+    async with semaphore:
+        return await client.post("")
+
+
+async def take_semaphore(client):
+    await client.semaphore.acquire()
+
+
+async def answer(client):
+    await take_semaphore(client)
+    return await client.post("")
+"""
+
+
+def test_a_semaphore_that_is_entered_limits_what_is_in_flight(tmp_path: Path) -> None:
+    # What makes it, what enters the one that its object keeps or that it is given, and what acquires one.
+    # ``answer`` only calls that.
+    (tmp_path / "client.py").write_text(LIMITED)
+    found = scheduler_rows(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    assert {(row.role, row.symbol) for row in found} == {
+        ("admission", "Client.ask"),
+        ("admission", "Client.ask_all"),
+        ("admission", "bounded"),
+        ("admission", "take_semaphore"),
     }
 
 

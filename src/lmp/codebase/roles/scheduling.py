@@ -211,10 +211,20 @@ def _limits(reading: Reading) -> Iterator[Row]:
             and {"size"} < sizes & {"size", "chunk", "batch"}
         ):
             yield _row("chunking", function, "cuts into pieces of a size that it is given")
-        elif any(split(name) & {"semaphore"} for name in held):
+        elif any(split(name) & {"semaphore"} for name in held) or _enters(function):
             yield _row("admission", function, "a semaphore limits what is in flight")
         elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
             yield _row("queue", function, "tells or compares how many requests wait")
+
+
+def _enters(function: Function) -> bool:
+    """Whether a function that others wait beside makes a semaphore, or reads one that it is given or that is kept."""
+    kept = function.owner.attributes if function.owner is not None else {}
+    made = {name for name, each in kept.items() if any("Semaphore" in chain for _, chain in each)}
+    # What is only called by that name takes a place for its caller.
+    called = {call.name for call in function.calls} - {"Semaphore"}
+    named = {name for name in function.reads - called if split(name) & {"semaphore"}}
+    return function.is_async and bool(named or made & function.reads)
 
 
 def _repeated(reading: Reading, function: Function) -> set[Function]:
