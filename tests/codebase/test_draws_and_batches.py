@@ -382,17 +382,27 @@ async def answer(client):
 """
 
 
+def limits(folder: Path, text: str) -> set[tuple[str, str]]:
+    """What rules find, short or not."""
+    folder.mkdir()
+    (folder / "client.py").write_text(text)
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    return {(row.role, row.symbol) for row in scheduler_rows(reading)}
+
+
 def test_a_semaphore_that_is_entered_limits_what_is_in_flight(tmp_path: Path) -> None:
     # What makes it, what enters the one that its object keeps or that it is given, and what acquires one.
     # ``answer`` only calls that.
-    (tmp_path / "client.py").write_text(LIMITED)
-    found = scheduler_rows(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
-    assert {(row.role, row.symbol) for row in found} == {
+    found = limits(tmp_path / "client", LIMITED)
+    assert found == {
         ("admission", "Client.ask"),
         ("admission", "Client.ask_all"),
         ("admission", "bounded"),
         ("admission", "take_semaphore"),
     }
+    # Where tokens are drawn, only what acquires one is told: the others may limit files or connections.
+    draw = "import torch\n\n\ndef draw(logits):\n    return torch.multinomial(torch.softmax(logits, -1), 1)\n"
+    assert limits(tmp_path / "engine", LIMITED + draw) == {("admission", "take_semaphore")}
 
 
 SHRINKS = """import torch

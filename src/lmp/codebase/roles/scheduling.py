@@ -111,6 +111,8 @@ def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tupl
     holders = {of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues}
     for function in reading.functions:
         plain = function.owner is None and function.qualname and not function.native and _matters(function)
+        # A coroutine without a loop of its own waits for the answer to one request.
+        plain = plain and (not function.is_async or function.endless)
         if plain and function.end - function.line > SHORT and _fits(reading, function.qualname, function.file):
             annotated = (_named(reading, function.file, chains) for chains in function.params.values())
             given = {of for every in annotated for of in every & (queues | holders)}
@@ -211,7 +213,8 @@ def _limits(reading: Reading) -> Iterator[Row]:
             and {"size"} < sizes & {"size", "chunk", "batch"}
         ):
             yield _row("chunking", function, "cuts into pieces of a size that it is given")
-        elif any(split(name) & {"semaphore"} for name in held) or _enters(function):
+        elif any(split(name) & {"semaphore"} for name in held) or (not reading.samples and _enters(function)):
+            # Where the code base draws tokens itself, one that is entered limits connections, or files in flight.
             yield _row("admission", function, "a semaphore limits what is in flight")
         elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
             yield _row("queue", function, "tells or compares how many requests wait")
