@@ -9,6 +9,7 @@ from by_rules import ruled_rows
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.scheduling import scheduler_rows
 from lmp.codebase.roles.spine import decode_loops, stepping
 
 
@@ -277,6 +278,131 @@ def test_a_class_that_builds_on_one_with_a_queue(tmp_path: Path) -> None:
         "Server.put_request",
     }
     assert "Server.name_of" not in {symbol for _, symbol in found}
+
+
+ORDERS = """import queue
+import torch.nn.functional as F
+
+
+class Places:
+    def __init__(self):
+        self.free_queue = queue.Queue()
+
+    def take_places(self, request):
+        return self.free_queue.get()
+
+
+class Sequences:
+    def __init__(self):
+        self.waiting = []
+
+    def allocate(self, request):
+        self.waiting.append(request)
+
+    def free(self, request):
+        self.waiting.pop()
+
+
+class OrderScheduler:
+    def __init__(self):
+        self.places = Places()
+        self.sequences = Sequences()
+        self.running = []
+
+    def add_request(self, request):
+        self.running.append(request)
+
+    def schedule(self):
+        for request in self.running:
+            self._allocate_inputs(request)
+        return self.running
+
+    def _allocate_inputs(self, request):
+        self.sequences.allocate(request)
+        return self.places.take_places(request)
+
+    def _free_request(self, request):
+        self.running.pop()
+        self.sequences.free(request)
+
+
+class Engine:
+    def __init__(self):
+        self.order = OrderScheduler()
+        self.output_queue = queue.Queue()
+
+    def turn(self, request):
+        self.order.add_request(request)
+        for each in self.order.schedule():
+            F.scaled_dot_product_attention(each, each, each)
+            self.output_queue.put(each)
+"""
+
+
+def test_a_scheduler_that_allocates_for_its_requests_is_no_allocator(tmp_path: Path) -> None:
+    # It keeps what runs and allocates for itself alone. Others ask ``Sequences`` for places; ``Places`` keeps a queue
+    # of what is free, ``Engine`` one of answers: no requests wait in them.
+    found = rows(tmp_path, {"order/run.py": ORDERS}, "scheduler")
+    assert {symbol for _, symbol in found} == {
+        "OrderScheduler",
+        "OrderScheduler.add_request",
+        "OrderScheduler.schedule",
+    }
+
+
+LIMITED = """import asyncio
+
+
+class Client:
+    async def ask(self, text):
+        async with self.places:
+            return await self.post(text)
+
+    async def ask_all(self, texts, most):
+        self.places = asyncio.Semaphore(most)
+        return await asyncio.gather(*[self.ask(text) for text in texts])
+
+    async def post(self, text):
+        await asyncio.sleep(1)
+        return text
+
+
+async def bounded(client, semaphore):
+    async with semaphore:
+        return await client.post("")
+
+
+async def take_semaphore(client):
+    await client.semaphore.acquire()
+
+
+async def answer(client):
+    await take_semaphore(client)
+    return await client.post("")
+"""
+
+
+def limits(folder: Path, text: str) -> set[tuple[str, str]]:
+    """What rules find, short or not."""
+    folder.mkdir()
+    (folder / "client.py").write_text(text)
+    reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+    return {(row.role, row.symbol) for row in scheduler_rows(reading)}
+
+
+def test_a_semaphore_that_is_entered_limits_what_is_in_flight(tmp_path: Path) -> None:
+    # What makes it, what enters the one that its object keeps or that it is given, and what acquires one.
+    # ``answer`` only calls that.
+    found = limits(tmp_path / "client", LIMITED)
+    assert found == {
+        ("admission", "Client.ask"),
+        ("admission", "Client.ask_all"),
+        ("admission", "bounded"),
+        ("admission", "take_semaphore"),
+    }
+    # Where tokens are drawn, only what acquires one is told: the others may limit files or connections.
+    draw = "import torch\n\n\ndef draw(logits):\n    return torch.multinomial(torch.softmax(logits, -1), 1)\n"
+    assert limits(tmp_path / "engine", LIMITED + draw) == {("admission", "take_semaphore")}
 
 
 SHRINKS = """import torch

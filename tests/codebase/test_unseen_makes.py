@@ -926,13 +926,31 @@ def steps(state: State, model: Net):
         logits = model(batch)
         torch.multinomial(logits, 1)
         state.line.add(batch[0])
+
+
+async def answer(line: Waiting, seq: Sequence):
+    line.add(seq)
+    text = ""
+    for each in seq.tokens:
+        text += str(each)
+    return text
+
+
+def beside(size: int):
+    total = 0
+    for each in range(size):
+        total += each
+    return total
 """
 
 
-def test_a_dictionary_that_keeps_what_comes_in_is_a_queue(tmp_path: Path) -> None:
+def test_functions_that_are_given_a_queue_schedule(tmp_path: Path) -> None:
     rows = read(tmp_path, {"engine.py": STATE})
     found = {row.symbol for row in rows if row.section == "scheduler"}
-    assert {"Waiting", "Waiting.take"} <= found
+    # The dictionary keeps what comes in; ``choose`` is given it, ``steps`` what holds it, ``beside`` neither.
+    # ``answer`` serves one request.
+    assert {"Waiting", "Waiting.take", "choose", "steps"} <= found
+    assert not {"answer", "beside"} & found
 
 
 COMMAND = """import pydra

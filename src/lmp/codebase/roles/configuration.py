@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from lmp.codebase.facts import ConfigFile, Place
 from lmp.codebase.graph.records import Chain, Class, Function
 from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases
+from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases, shown_by_readme
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -142,11 +142,18 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
 
 
 def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
-    """Functions, methods and constructors by which a program runs the library, and that nothing of it calls."""
-    begins = {of.methods["__init__"] for of in reading.classes if place(of) in users and "__init__" in of.methods}
+    """Functions, methods and constructors by which a program runs the library: those of what the README shows, and those
+    that nothing of it calls."""
+    told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
+    begins: dict[Function, bool] = {}
+    for of in reading.classes:
+        made = reading.graph.evaluator.method(of, "__init__") if place(of) in users or of.key in told else None
+        if made is not None:
+            begins[made] = begins.get(made, False) or of.key in told
     for each in reading.functions:
         callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
-        if (each in begins or place(each) in users) and not callers:
+        shown = begins.get(each, False) or each.key in told
+        if shown or ((each in begins or place(each) in users) and not callers):
             yield each
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import ITEM, Call, Class, Function
-from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance
+from lmp.codebase.graph.records import ITEM, Call, Chain, Class, Function
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.reach import CALLED, Reading, Row, place
 from lmp.codebase.roles.spine import decode_loops, stepping
@@ -100,7 +100,30 @@ def scheduler_rows(reading: Reading) -> list[Row]:
                 )
     for row in _data(reading) if reading.trains else ():
         found.setdefault(row.key, row)
+    for function, of in _works_on_given(reading, classes):
+        add(_role(function.name, "batch"), function.qualname, place(function), f"is given {of.name}", 1)
     return list(found.values())
+
+
+def _works_on_given(reading: Reading, classes: Iterable[Class]) -> Iterator[tuple[Function, Class]]:
+    """Functions of no class that are given what keeps a queue, or what holds that: methods of other code bases."""
+    queues = {of for of in classes if not of.native and _queues(of)}
+    holders = {of for of in reading.classes for each in of.fields if _named(reading, of.file, each.chains) & queues}
+    for function in reading.functions:
+        plain = function.owner is None and function.qualname and not function.native and _matters(function)
+        # A coroutine without a loop of its own waits for the answer to one request.
+        plain = plain and (not function.is_async or function.endless)
+        if plain and function.end - function.line > SHORT and _fits(reading, function.qualname, function.file):
+            annotated = (_named(reading, function.file, chains) for chains in function.params.values())
+            given = {of for every in annotated for of in every & (queues | holders)}
+            yield from ((function, of) for of in sorted(given, key=lambda each: each.key)[:1])
+
+
+def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
+    """Classes of the code base that an annotation names."""
+    body = reading.facts.graphs[file].body
+    values = (innermost(each) for each in reading.graph.evaluator.values(body, chains)) if body is not None else ()
+    return {each.of for each in values if isinstance(each, ClassValue)}
 
 
 def _static(reading: Reading) -> Iterator[Row]:
@@ -190,10 +213,21 @@ def _limits(reading: Reading) -> Iterator[Row]:
             and {"size"} < sizes & {"size", "chunk", "batch"}
         ):
             yield _row("chunking", function, "cuts into pieces of a size that it is given")
-        elif any(split(name) & {"semaphore"} for name in held):
+        elif any(split(name) & {"semaphore"} for name in held) or (not reading.samples and _enters(function)):
+            # Where the code base draws tokens itself, one that is entered limits connections, or files in flight.
             yield _row("admission", function, "a semaphore limits what is in flight")
         elif any(split(name) & {"queue"} and split(name) & LENGTHS for name in counted):
             yield _row("queue", function, "tells or compares how many requests wait")
+
+
+def _enters(function: Function) -> bool:
+    """Whether a function that others wait beside makes a semaphore, or reads one that it is given or that is kept."""
+    kept = function.owner.attributes if function.owner is not None else {}
+    made = {name for name, each in kept.items() if any("Semaphore" in chain for _, chain in each)}
+    # What is only called by that name takes a place for its caller.
+    called = {call.name for call in function.calls} - {"Semaphore"}
+    named = {name for name in function.reads - called if split(name) & {"semaphore"}}
+    return function.is_async and bool(named or made & function.reads)
 
 
 def _repeated(reading: Reading, function: Function) -> set[Function]:
@@ -368,8 +402,11 @@ def _takes_again(method: Function, queues: set[str]) -> bool:
 
 
 def _hands_out(of: Class) -> bool:
-    """Whether a class hands places out and takes them back: an allocator, which belongs to the cache."""
-    names = [each.lower() for each in of.methods]
+    """Whether a class hands places out and takes them back: an allocator, which belongs to the cache.
+
+    What others may not ask for, it does not hand out.
+    """
+    names = [each.lower() for each in of.methods if not each.startswith("_")]
     return any("alloc" in each for each in names) and any("free" in each for each in names)
 
 
@@ -379,8 +416,10 @@ def _is_made_queue(of: Class, name: str) -> bool:
 
 def _is_queue(of: Class, name: str) -> bool:
     """A list or queue of requests: by what makes it, and by that something is put in and taken out."""
-    if says(name, "not_scheduler") or any(
-        each.target == name for method in of.methods.values() for each in method.made
+    if (
+        says(name, "not_scheduler")
+        or says(name, "not_request")
+        or any(each.target == name for method in of.methods.values() for each in method.made)
     ):
         return False
     if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
