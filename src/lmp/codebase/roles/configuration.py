@@ -147,14 +147,24 @@ def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
     told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
     begins: dict[Function, bool] = {}
     for of in reading.classes:
-        made = reading.graph.evaluator.method(of, "__init__") if place(of) in users or of.key in told else None
-        if made is not None:
+        for made in _constructors(reading, of) if place(of) in users or of.key in told else ():
             begins[made] = begins.get(made, False) or of.key in told
     for each in reading.functions:
         callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
         shown = begins.get(each, False) or each.key in told
         if shown or ((each in begins or place(each) in users) and not callers):
             yield each
+
+
+def _constructors(reading: Reading, of: Class) -> Iterator[Function]:
+    """What an object of the class is made with: the nearest constructor, and those that it hands its keywords on to."""
+    for each in reading.graph.evaluator.line(of):
+        made = each.methods.get("__init__")
+        if made is not None:
+            yield made
+            above = (call for call in made.calls if call.written == "super().__init__")
+            if not any(name == "**" for call in above for name, _ in call.keywords):
+                return
 
 
 def _handed_to_parsers(reading: Reading) -> Iterator[Function]:
