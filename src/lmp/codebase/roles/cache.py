@@ -16,6 +16,7 @@ from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Class, Functi
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.states import state_rows
 from lmp.codebase.roles.words import says, split
 
 ROLES = (
@@ -105,6 +106,8 @@ def cache_rows(reading: Reading) -> list[Row]:
         name, at = kernel.name, kernel.place
         if reading.is_own(at.file) and says(name, "kv_write") and not says(name, "attention"):
             found.setdefault((at.file, at.line), Row("kv_cache", "update", name, at, "kernel", 1))
+    for row in state_rows(reading):
+        found.setdefault(row.key, row)
     return list(found.values())
 
 
