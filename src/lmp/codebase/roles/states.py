@@ -75,7 +75,7 @@ def _carried(reading: Reading) -> dict[Function, tuple[set[str], str]]:
         names = found[function][0]
         for edge in reading.graph.edges[function]:
             callee = edge.callee
-            if edge.call is None or edge.how == "callback" or callee.native or not reading.is_own(callee.file):
+            if edge.call is None or edge.how == "callback" or not reading.is_own(callee.file):
                 continue
             taken = _is_taken(function, names, edge.call)
             given = _given(names, callee, edge.call, taken)
