@@ -537,3 +537,41 @@ def main(x):
 def test_what_a_function_of_attention_is_given(tmp_path: Path) -> None:
     # No class attends: the function, and the class of what it is given.
     assert found(tmp_path, "attention", OUTSIDE) == {"attend", "Layout"}
+
+
+TABLE = """class Run:
+    def __init__(self):
+        self.memory = {}
+        self.names = {}
+
+    def swap(self, order):
+        for each in self.memory:
+            first = self.memory[each]
+            self.memory[each] = first[order]
+
+
+class Layer:
+    def fetch(self, run, make, size):
+        if self.number not in run.memory:
+            first_key = make(size)
+            first_value = make(size)
+            run.memory[self.number] = first_key, first_value
+        old_key, old_value = run.memory[self.number]
+        return old_key, old_value
+
+    def name(self, run, text):
+        run.names[text] = (text, 1)
+        word, count = run.names[text]
+        return word
+
+
+class Other:
+    def __init__(self):
+        self.names = {}
+"""
+
+
+def test_what_keeps_keys_and_values_of_the_layers(tmp_path: Path) -> None:
+    # A layer takes its keys and values from the table ``memory`` of a run, and puts the first ones there. The table of
+    # names has pairs too, but of other things.
+    assert found(tmp_path, "kv_cache", TABLE) == {"Run", "Run.swap", "Layer.fetch"}

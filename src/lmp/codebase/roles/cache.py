@@ -16,6 +16,7 @@ from lmp.codebase.graph.records import ITEM, Applied, Call, Chain, Class, Functi
 from lmp.codebase.graph.values import ClassValue, External, Instance, Value, argument, innermost
 from lmp.codebase.roles.operators import JOINS
 from lmp.codebase.roles.reach import Reading, Row, place
+from lmp.codebase.roles.states import state_rows
 from lmp.codebase.roles.words import says, split
 
 ROLES = (
@@ -105,6 +106,8 @@ def cache_rows(reading: Reading) -> list[Row]:
         name, at = kernel.name, kernel.place
         if reading.is_own(at.file) and says(name, "kv_write") and not says(name, "attention"):
             found.setdefault((at.file, at.line), Row("kv_cache", "update", name, at, "kernel", 1))
+    for row in state_rows(reading):
+        found.setdefault(row.key, row)
     return list(found.values())
 
 
@@ -139,7 +142,9 @@ def role_of(name: str, thing: object) -> str:
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
     """Classes that keep tensors which others read and which an index write or a kernel fills."""
-    stores = dict.fromkeys(each for each in _stores(reading) if reading.is_own(each.file))
+    tables = {name for function in reading.functions for name in _tables(function)}
+    held = (of for of in reading.classes if tables & {*of.lines, *(each.name for each in of.fields)})
+    stores = dict.fromkeys(each for each in (*_stores(reading), *held) if reading.is_own(each.file))
     yield from dict.fromkeys(stores, "keeps what is taken for keys and values").items()
     for of in reading.classes:
         pair = _keys_and_values(of)
@@ -177,6 +182,19 @@ def _stores(reading: Reading) -> Iterator[Class]:
                 yield edge.callee.owner
                 given = reading.graph.evaluator.values(edge.callee, (chain[:2] for chain in edge.callee.returns))
                 yield from (value.of for value in map(innermost, given) if isinstance(value, Instance))
+
+
+def _tables(function: Function) -> Iterator[str]:
+    """Attributes of what it is given that are tables: it takes keys and values, or states, of an item, and sets it."""
+    taken: dict[Chain, set[str]] = {}
+    for name, chains in () if function.native else function.locals.items():
+        for chain in chains:
+            if len(chain) == 4 and chain[0] in function.params and chain[2] == ITEM and str(chain[3])[:1] == ITEM[0]:
+                taken.setdefault(chain[:2], set()).add(name)
+    written = {chain for write in function.writes for chain in write.target} if taken else set()
+    for chain in taken.keys() & written:
+        if _pair(taken[chain]) or all("state" in split(name) for name in taken[chain]):
+            yield chain[1]
 
 
 def _keys_and_values(of: Class) -> tuple[str, ...]:
@@ -334,7 +352,7 @@ def _roots(chain: Chain) -> Iterator[object]:
 
 def _fills(function: Function, attends: bool) -> str:
     """It writes keys and values into those that are kept, or joins them to these."""
-    if any(_kept(function, write.target) for write in function.writes):
+    if any(_kept(function, write.target) for write in function.writes) or any(_tables(function)):
         return "fills what is kept of earlier tokens"
     for call in function.calls:
         # ``cache.k.at[i].set(k)`` of JAX gives what is written.
