@@ -19,6 +19,8 @@ FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
 NEXT_TO_NONE = 10
 """Settings below which a code base has none to speak of."""
+FILES = re.compile(r"(?:\w+_)?(?:configs?|configuration|settings|options|arguments)")
+"""Names of files whose records are settings."""
 RECORD = 3
 """Values in the body of a class without bases that make it a record of settings."""
 WORDS = 200
@@ -29,7 +31,7 @@ REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "NamedTuple", "Struct"])
-KIN = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
+KIN = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
 """A class of another package for settings: what builds on it and has annotated fields is of its kind."""
 
 
@@ -142,8 +144,8 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
 
 
 def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
-    """Functions, methods and constructors by which a program runs the library: those of what the README shows, and those
-    that nothing of it calls."""
+    """Functions, methods and constructors by which a program runs the library: those of what the README shows, and
+    those that nothing of it calls."""
     told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
     begins: dict[Function, bool] = {}
     for of in reading.classes:
@@ -288,14 +290,17 @@ def _taken(value: tuple[Function | None, Chain]) -> bool:
 
 
 def is_config(reading: Reading, of: Class) -> bool:
-    """A dataclass, a model of pydantic or a record of values whose name, or that of a class on top of it, says so."""
+    """A dataclass, a model of pydantic or a record of values whose name, or that of a class on top of it, says so; of a
+    dataclass or a model also the name of its file."""
     above = reading.graph.evaluator.subclasses.get(of, ())
-    named = any(CONFIG.search(each.name) for each in (of, *above))
+    of_file = FILES.fullmatch(_stem(of.file)) is not None and _is_record(reading, of)
+    named = of_file or any(CONFIG.search(each.name) for each in (of, *above))
     if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
     bases = named_bases(reading, of)
     kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
-    return _is_record(reading, of) or kin or (not bases and len(_settings(of)) >= RECORD)
+    others = bases - {each.name for each in reading.graph.evaluator.line(of)}
+    return _is_record(reading, of) or kin or (not others and len(_settings(of)) >= RECORD)
 
 
 def _is_record(reading: Reading, of: Class) -> bool:

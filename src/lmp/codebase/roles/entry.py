@@ -37,7 +37,7 @@ ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
 """Routes by which a request for text comes in."""
 MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
-CONFIG = re.compile(r"(?:Config|Args|Arguments|Settings|Options|Params|Parameters)$")
+CONFIG = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|Parameters)$")
 OTHER_MODEL = re.compile(r"(?<!Base)(?<!Config)Model$|LightningModule$")
 
 
