@@ -575,3 +575,52 @@ def test_what_keeps_keys_and_values_of_the_layers(tmp_path: Path) -> None:
     # A layer takes its keys and values from the table ``memory`` of a run, and puts the first ones there. The table of
     # names has pairs too, but of other things.
     assert found(tmp_path, "kv_cache", TABLE) == {"Run", "Run.swap", "Layer.fetch"}
+
+
+ATTENTION_STATES = """from abc import abstractmethod
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+
+class AttentionState:
+    @abstractmethod
+    def append(self, k, v):
+        pass
+
+
+class FullAttentionState(AttentionState):
+    def __init__(self, k, v, length):
+        self._k = k.new_empty((1, length, 8))
+        self._v = v.new_empty((1, length, 8))
+        self._at = 0
+
+    def append(self, k, v):
+        self._k[:, self._at] = k
+        self._v[:, self._at] = v
+        self._at += 1
+
+
+class StaticAttentionState(AttentionState):
+    def __init__(self, k, v):
+        self._k = k
+        self._v = v
+
+    def append(self, k, v):
+        raise RuntimeError(k, v)
+
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v, state):
+        state.append(k, v)
+        return scaled_dot_product_attention(q, k, v)
+"""
+
+
+def test_keys_and_values_that_an_index_write_fills_are_a_cache_whatever_its_name(tmp_path: Path) -> None:
+    """And so is what says how it is filled, and what else builds on that."""
+    rows = found(tmp_path, "kv_cache", ATTENTION_STATES)
+    assert {"FullAttentionState", "FullAttentionState.append", "AttentionState", "StaticAttentionState"} <= rows
+    # Without the writes, its keys and values are those of any module.
+    plain = ATTENTION_STATES.replace("self._k[:, self._at] = k", "pass").replace("self._v[:, self._at] = v", "pass")
+    assert not {each for each in found(tmp_path, "kv_cache", plain) if "AttentionState" in each}

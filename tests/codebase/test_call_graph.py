@@ -89,6 +89,18 @@ def test_a_config_builds_the_class_around_it(tmp_path: Path) -> None:
     assert ("Block.forward", "Norm.forward") in edges(tmp_path, m=text)
 
 
+def test_an_overload_is_no_function(tmp_path: Path) -> None:
+    """It tells a type checker how the function that follows may be called."""
+    text = (
+        "import typing\nfrom typing import overload\n\n\n@overload\ndef load(x: int) -> int: ...\n"
+        "\n\n@typing.overload\ndef load(x: str) -> str: ...\n\n\ndef load(x):\n    return x\n"
+        "\n\ndef main():\n    load(1)\n"
+    )
+    (tmp_path / "m.py").write_text(text)
+    graph = CallGraph(read_repository(tmp_path, Selection(), lambda at, of, file: None).graphs)
+    assert [(each.name, each.line) for each in graph.functions if each.qualname] == [("load", 13), ("main", 17)]
+
+
 def test_what_is_sent_here_is_read_there(tmp_path: Path) -> None:
     front = (
         "class Front:\n    def __init__(self, port):\n        self.out = context.socket(1)\n"

@@ -1259,3 +1259,38 @@ def test_what_a_package_hands_out_installs_and_serves(tmp_path: Path) -> None:
     # What users make with defaults: the model, and its settings by the arguments of their constructor.
     settings = {row.symbol for row in rows if row.section == "configuration"}
     assert {"NetConfig.width", "NetConfig.layers", "Net.device"} <= settings
+
+
+def test_settings_of_what_a_readme_shows_though_own_code_makes_it_too(tmp_path: Path) -> None:
+    """And of the constructor that it hands its keywords on to. What own code alone makes has none."""
+    files = {
+        "README.md": "```python\nfrom nets import Decoder\n\nDecoder(width=8)\n```\n",
+        "nets/__init__.py": "from nets.layers import Decoder, Inner, Both\n",
+        "nets/layers.py": (
+            "import torch\n\n\n"
+            "class Layers(torch.nn.Module):\n    def __init__(self, width=4, deep=2):\n        self.width = width\n\n\n"
+            "class Decoder(Layers):\n    def __init__(self, causal=True, **kwargs):\n"
+            "        super().__init__(**kwargs)\n\n    def forward(self, x):\n        return x\n\n\n"
+            "class Inner(torch.nn.Module):\n    def __init__(self, size=3):\n        self.size = size\n\n\n"
+            "class Both(torch.nn.Module):\n    def __init__(self):\n"
+            "        self.parts = [Decoder(), Inner()]\n"
+        ),
+    }
+    symbols = {row.symbol for row in read(tmp_path, files) if row.section == "configuration"}
+    assert symbols == {"Decoder.causal", "Layers.width", "Layers.deep"}
+
+
+def test_records_of_a_file_of_settings_and_records_on_own_bases(tmp_path: Path) -> None:
+    files = {
+        "train/recipe_config.py": (
+            "from dataclasses import dataclass\n\n\n@dataclass\nclass OptimSection:\n    lr: float = 0.1\n"
+        ),
+        "train/other.py": "from dataclasses import dataclass\n\n\n@dataclass\nclass Point:\n    x: float = 0.1\n",
+        "train/sizes.py": (
+            "class Configuration:\n    def __init__(self):\n        self._given = {}\n\n\n"
+            "class SmallConfiguration(Configuration):\n    WIDTH = 4\n    DEPTH = 2\n    LIMIT = None\n"
+        ),
+    }
+    symbols = {row.symbol for row in read(tmp_path, files) if row.section == "configuration"}
+    small = {f"SmallConfiguration.{name}" for name in ("WIDTH", "DEPTH", "LIMIT")}
+    assert symbols == {"OptimSection.lr", *small}

@@ -225,6 +225,8 @@ class _Reader:
                         self.expression(child, inside, loop)
 
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, inside: Function, owner: Class | None) -> None:
+        if _is_overload(node):
+            return
         outer = None if inside is self.found.body else inside
         around = owner.qualname if owner is not None else inside.qualname
         made = Function(
@@ -781,3 +783,9 @@ def _says_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
             continue
         return False
     return True
+
+
+def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it only tells a type checker how the function of its name, which follows, may be called."""
+    written = (each.attr if isinstance(each, ast.Attribute) else each for each in node.decorator_list)
+    return any((each.id if isinstance(each, ast.Name) else each) == "overload" for each in written)

@@ -69,6 +69,8 @@ def cache_rows(reading: Reading) -> list[Row]:
         found.setdefault(row.key, row)
 
     classes = dict(_classes(reading))
+    for of, why in _kin(reading, classes):
+        classes.setdefault(of, why)
     for of, why in classes.items():
         add(of, why)
         for method in of.methods.values():
@@ -151,7 +153,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         named = "cache" in split(of.name)
         if (
             of in stores
-            or (says(of.name, "not_kv_cache") and not (pair and named))
+            or (says(of.name, "not_kv_cache") and not (pair and (named or _filled(of))))
             or (of.outer is not None and not of.native)
         ):
             continue
@@ -198,9 +200,26 @@ def _tables(function: Function) -> Iterator[str]:
 
 
 def _keys_and_values(of: Class) -> tuple[str, ...]:
-    """Attributes, of keys and of values, that are named as a cache or kept on one: ``cache_k`` and ``cache_v``."""
+    """Attributes, of keys and of values, that are named as a cache or kept on one, or that an index write fills:
+    ``cache_k`` and ``cache_v``."""
     kept = "cache" in split(of.name)
-    return _pair(name for name in of.attributes if kept or "cache" in split(name))
+    filled = _filled(of)
+    return _pair(name for name in of.attributes if kept or "cache" in split(name) or name in filled)
+
+
+def _filled(of: Class) -> tuple[str, ...]:
+    """The same of those alone that an index write fills."""
+    targets = {chain for each in of.methods.values() for write in each.writes for chain in write.target}
+    return _pair(name for name in of.attributes if ("self", name) in targets)
+
+
+def _kin(reading: Reading, caches: Mapping[Class, str]) -> Iterator[tuple[Class, str]]:
+    """What says how a cache that keeps keys and values is filled, and what else builds on it."""
+    for of in [of for of, why in caches.items() if why.startswith("keeps ") and _keys_and_values(of)]:
+        for base in reading.graph.evaluator.line(of)[1:]:
+            if any(each.abstract and name in of.methods for name, each in base.methods.items()):
+                yield base, "says how a cache is filled"
+                yield from ((kind, "builds on a cache") for kind in reading.graph.evaluator.below(base))
 
 
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
