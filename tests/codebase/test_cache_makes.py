@@ -624,3 +624,18 @@ def test_keys_and_values_that_an_index_write_fills_are_a_cache_whatever_its_name
     # Without the writes, its keys and values are those of any module.
     plain = ATTENTION_STATES.replace("self._k[:, self._at] = k", "pass").replace("self._v[:, self._at] = v", "pass")
     assert not {each for each in found(tmp_path, "kv_cache", plain) if "AttentionState" in each}
+
+
+def test_a_request_that_asks_the_allocator_is_no_allocator(tmp_path: Path) -> None:
+    text = (
+        "class PageTable:\n    def __init__(self, size):\n        self.free = list(range(size))\n\n"
+        "    def allocate_pages(self, count):\n        return [self.free.pop() for _ in range(count)]\n\n"
+        "    def free_pages(self, pages):\n        self.free += pages\n\n\n"
+        "class Job:\n    def __init__(self, table: PageTable):\n        self.table = table\n\n"
+        "    def allocate_pages(self):\n        self.pages = self.table.allocate_pages(2)\n\n"
+        "    def free_pages(self):\n        self.table.free_pages(self.pages)\n"
+    )
+    assert "Job" not in found(tmp_path, "kv_cache", text)
+    assert "PageTable" in found(tmp_path, "kv_cache", text)
+    # What is no request may be an allocator on top of another one.
+    assert "Manager" in found(tmp_path, "kv_cache", text.replace("class Job", "class Manager"))

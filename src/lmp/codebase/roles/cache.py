@@ -33,6 +33,8 @@ TAKES = frozenset(["alloc", "allocate", "free", "evict", "release", "reclaim", "
 """Verbs of an allocator, as whole words: ``evictable`` tells and takes nothing."""
 LENDERS = frozenset(["block", "page", "slot", "allocator"])
 """Words of what hands out numbers of places, and keeps no tensors itself."""
+REQUEST = re.compile(r"(?:Req|Request|Seq|Sequence|Job)$")
+"""Names of what a cache is asked for."""
 EMPTIES = re.compile(r"reset|clear|flush")
 MAKES = re.compile(r"init|alloc|set|create|build|delete|free|clear|reset")
 SIZES = frozenset(["byte", "bytes", "size", "memory", "capacity"])
@@ -160,7 +162,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         made = [each for method in of.methods.values() for each in method.made if each.on_self]
         if pair:
             yield of, f"keeps {' and '.join(pair[:2])}"
-        elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)):
+        elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)) and not _asks_another(reading, of):
             yield of, "hands out places and takes them back"
         elif made and named:
             yield of, "keeps tensors and is named a cache"
@@ -256,6 +258,14 @@ def _hands_out(of: Class) -> bool:
     """An allocator: it has both halves."""
     names = " ".join(of.methods)
     return re.search(r"alloc", names) is not None and re.search(r"free|release", names) is not None
+
+
+def _asks_another(reading: Reading, of: Class) -> bool:
+    """A request: what it takes and gives back, it asks another object for, which does both."""
+    takes = [each for name, each in of.methods.items() if split(name) & TAKES and REQUEST.search(of.name)]
+    asked = {edge.callee.owner for each in takes for edge in reading.graph.edges.get(each, ())} - {of, None}
+    line = reading.graph.evaluator.line(of)
+    return any(each is not None and each not in line and _hands_out(each) for each in asked)
 
 
 def _lends(of: Class) -> bool:
