@@ -131,6 +131,11 @@ def test_a_place_is_opened(root: Path, reading: Reading, named: Part | PartCall,
     assert found.startswith(message)
 
 
+def test_a_flag_may_be_the_argument_that_a_package_makes_it_of(root: Path, reading: Reading) -> None:
+    flag = Part(section="configuration", role="cli flag", symbol="--name", file="engine.py", line=16)
+    assert wrong(root, reading, Parts(parts=[flag])) == []
+
+
 def test_nothing_and_the_same_twice(root: Path, reading: Reading) -> None:
     assert wrong(root, reading, Parts()) == ["the parts: nothing is named, and nothing is said to be absent"]
     # Another role of the same function is another row.

@@ -150,9 +150,14 @@ def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterato
     if line > len(text):
         yield f"{file} has {len(text)} lines, not {line}"
     elif symbol != _base(file) and not any(
-        _last(symbol) in each for each in text[max(0, line - 1 - NEAR) : line + NEAR]
+        _stands(symbol, each) for each in text[max(0, line - 1 - NEAR) : line + NEAR]
     ):
         yield f"{_last(symbol)} does not stand within {NEAR} lines of {file}:{line}"
+
+
+def _stands(symbol: str, line: str) -> bool:
+    """A flag that a package makes of an argument stands there without its dashes."""
+    return _last(symbol) in line or (symbol.startswith("--") and symbol[2:].replace("-", "_") in line)
 
 
 def _last(symbol: str) -> str:
