@@ -28,7 +28,7 @@ FILE = Path(__file__).with_name("weights.toml")
 LEAST = {
     "entry_points": 0.65,
     "kv_cache": 0.5,
-    "scheduler": 0.5,
+    "scheduler": 0.45,
     "sampling": 0.5,
     "attention": 0.5,
     "nesting": 0.1,
