@@ -118,6 +118,7 @@ def test_calls_are_those_of_the_graph_where_it_has_them(reading: Reading) -> Non
     [
         (part("kv_cache", "Pool.take", 8, file="pool.py"), "parts[0]: pool.py is no file of the code base"),
         (part("kv_cache", "Pool.take", 99), "parts[0]: engine.py has 22 lines, not 99"),
+        (part("kv_cache", "Pool.", 8), "parts[0]: Pool. does not stand within 3 lines of engine.py:8"),
         (part("kv_cache", "Pool.take", 22), "parts[0]: take does not stand within 3 lines of engine.py:22"),
         (part("kv_cache", "Pool.take", 8, "draw"), "parts[0]: kv_cache has no role draw, but layout, update, allocate"),
         (part("scheduler", "Pool.take", 8, "queue"), "parts[0]: scheduler is said to be absent"),

@@ -103,6 +103,8 @@ def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
     if not named.sections:
         return [_finding("schema", "the parts", "nothing is named, and nothing is said to be absent")]
     found = list(_of_parts(named, reading, lines))
+    if named.nesting and NESTING in named.absent:
+        found.append(_finding("schema", "nesting", "it is said to be absent"))
     functions = _functions(reading)
     for number, call in enumerate(named.nesting):
         at = f"nesting[{number}]"
@@ -152,12 +154,13 @@ def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterato
     elif symbol != _base(file) and not any(
         _stands(symbol, each) for each in text[max(0, line - 1 - NEAR) : line + NEAR]
     ):
-        yield f"{_last(symbol)} does not stand within {NEAR} lines of {file}:{line}"
+        yield f"{_last(symbol) or symbol} does not stand within {NEAR} lines of {file}:{line}"
 
 
 def _stands(symbol: str, line: str) -> bool:
     """A flag that a package makes of an argument stands there without its dashes."""
-    return _last(symbol) in line or (symbol.startswith("--") and symbol[2:].replace("-", "_") in line)
+    last = _last(symbol)
+    return (last != "" and last in line) or (symbol.startswith("--") and symbol[2:].replace("-", "_") in line)
 
 
 def _last(symbol: str) -> str:

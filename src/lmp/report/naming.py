@@ -42,7 +42,7 @@ def parts_prompt(study: Study) -> Prompt:
     facts = study.base.facts
     files = sorted((each for each in facts.files if each.role != "test"), key=lambda each: each.role != "source")
     listed = [
-        f"{each.file}  {each.language}, {each.lines} lines{'' if each.role == 'source' else f', {each.role}'}"
+        f"{each.file}  {each.language or 'text'}, {each.lines} lines{'' if each.role == 'source' else f', {each.role}'}"
         for each in files[:MOST_FILES]
     ]
     left = len(facts.files) - len(listed)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from lmp.codebase.facts import Place
-from lmp.codebase.parts import NESTING, ROLES, NamedParts, Parts
+from lmp.codebase.parts import LONGEST, NESTING, ROLES, NamedParts, Parts
 from lmp.report.document.parts import Document, Inline, Line, Paragraph, Section, Table
 from lmp.report.document.told import author, origin
 from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
@@ -14,7 +14,6 @@ from lmp.report.repository.study import Study
 from lmp.source.quoting import escaped
 
 TITLE = "Parts named by a reader"
-WIDTH = 110
 
 
 def with_parts(document: Document, study: Study) -> Document:
@@ -62,7 +61,7 @@ def _section(study: Study, parts: Parts) -> Section:
 
 
 def _why(why: str) -> Inline:
-    return said(escaped(why, kept=""), WIDTH) if why.strip() else "no reason was given"
+    return said(escaped(why, kept=""), LONGEST) if why.strip() else "no reason was given"
 
 
 def _left_out(study: Study) -> list[Inline]:
