@@ -127,7 +127,10 @@ def test_a_code_base_that_gives_orders(lmp: Lmp, service: MessagesServer, report
     # Its parts were named first: the second list, as the first one was refused.
     assert "[pointer] parts[0]: leap does not stand within 3 lines of engine.py:4" in json.dumps(script.requests[1])
     assert f"**Parts:** named by `{MODEL}` from the code (prompt" in text
-    assert "1 place and 0 calls of entry points, sampling; each place was opened; by rules: KV cache" in text
+    assert (
+        "1 place and 0 calls of entry points; each place was opened; said to be absent: sampling; by rules: KV cache"
+        in text
+    )
 
 
 def test_no_credential_and_a_dry_run(lmp: Lmp, service: MessagesServer, reports: Path) -> None:

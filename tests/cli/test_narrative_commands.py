@@ -150,7 +150,8 @@ def test_parts_from_the_prompt_to_the_report(lmp: Lmp, root: Path) -> None:
     text = report.read_text()
     assert f"**Parts:** named by Ada from the code (prompt `sha256 {sha[:16]}`) and submitted with lmp submit" in text
     assert (
-        "1 place and 0 calls of scheduler, attention; each place was opened; by rules: entry points, KV cache" in text
+        "1 place and 0 calls of scheduler; each place was opened; said to be absent: attention; by rules: entry points"
+        in text
     )
     place = f"`{SCHEDULER}:{a_part(root)['line']}` (`preempt`)"
     assert f"| scheduler | preemption | {place} | Gives up the blocks of a sequence |" in text
@@ -190,7 +191,7 @@ def test_parts_that_do_not_hold_any_more_are_left_out(lmp: Lmp, root: Path) -> N
     ("changes", "finding"),
     [
         ({"symbol": "Scheduler.leap"}, "1. pointer: parts[0]: leap does not stand within 3 lines of"),
-        ({"file": "../secret.py"}, "1. pointer: parts[0]: ../secret.py is no file of the code base"),
+        ({"file": "../secret.py"}, "1. pointer: the parts: none of their files is one of the code base"),
         ({"section": "brain"}, "1. schema: parts.0.section: Input should be 'entry_points'"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmp.codebase.facts import Selection
-from lmp.codebase.parts import NamedParts, Part, PartCall, Parts, calls_with, findings, rows_with
+from lmp.codebase.parts import NamedParts, Part, PartCall, Parts, calls_with, findings, rows_with, settled
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.rows import every_row, nesting
@@ -116,8 +116,11 @@ def test_calls_are_those_of_the_graph_where_it_has_them(reading: Reading) -> Non
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        (part("kv_cache", "Pool.take", 8, file="pool.py"), "parts[0]: pool.py is no file of the code base"),
-        (part("kv_cache", "Pool.take", 99), "parts[0]: engine.py has 22 lines, not 99"),
+        (part("kv_cache", "Pool.take", 8, file="pool.py"), "the parts: none of their files is one of the code base"),
+        (part("kv_cache", "Pool.take", 99), "parts[0]: engine.py has 21 lines, not 99"),
+        (part("kv_cache", "Pool.tak", 8), "parts[0]: tak does not stand within 3 lines of engine.py:8"),
+        (part("kv_cache", "Wrong.take", 8), "parts[0]: what is defined there is Pool.take"),
+        (call(("Engine.step", 16), ("Wrong.take", 8, "engine.py"), 17), "nesting[0]: the callee is no function that"),
         (part("kv_cache", "Pool.", 8), "parts[0]: Pool. does not stand within 3 lines of engine.py:8"),
         (part("kv_cache", "Pool.take", 22), "parts[0]: take does not stand within 3 lines of engine.py:22"),
         (part("kv_cache", "Pool.take", 8, "draw"), "parts[0]: kv_cache has no role draw, but layout, update, allocate"),
@@ -130,6 +133,30 @@ def test_a_place_is_opened(root: Path, reading: Reading, named: Part | PartCall,
     given = {"nesting": [named]} if isinstance(named, PartCall) else {"parts": [named]}
     [found] = wrong(root, reading, Parts.model_validate({**given, "absent": ["scheduler"]}))
     assert found.startswith(message)
+
+
+def test_some_files_may_be_known(root: Path, reading: Reading) -> None:
+    named = Parts(parts=[part("kv_cache", "Pool.take", 8), part("kv_cache", "Pool.take", 8, file="./engine.py")])
+    assert wrong(root, reading, named) == [
+        "parts[1]: ./engine.py is no file of the code base that was read: paths are relative to its folder"
+    ]
+
+
+def test_a_call_stands_where_its_caller_calls(root: Path) -> None:
+    body = "    a = 1\n" + 4 * "    a += 1\n"
+    (root / "slow.py").write_text(f"def step():\n{body}    return done()\n\n\ndef done():\n    return 1\n")
+    reading = Reading(read_repository(root, Selection(), lambda at, of, file: None))
+    of = {"caller": "step", "caller_file": "slow.py", "caller_line": 1, "callee": "done", "callee_file": "slow.py"}
+    twice = [PartCall.model_validate({**of, "callee_line": 10, "line": line}) for line in (2, 7, 7)]
+    assert wrong(root, reading, Parts(nesting=twice)) == [
+        "nesting[0]: step calls nothing within 3 lines of line 2",
+        "nesting[2]: it is named twice",
+    ]
+
+
+def test_places_are_those_of_the_definitions(reading: Reading) -> None:
+    named = settled(Parts(parts=[part("kv_cache", "Pool.take", 10)], absent=["sampling", "sampling"]), reading)
+    assert (named.parts[0].line, named.absent) == (8, ["sampling"])
 
 
 def test_a_flag_may_be_the_argument_that_a_package_makes_it_of(root: Path, reading: Reading) -> None:

@@ -1294,3 +1294,16 @@ def test_records_of_a_file_of_settings_and_records_on_own_bases(tmp_path: Path) 
     symbols = {row.symbol for row in read(tmp_path, files) if row.section == "configuration"}
     small = {f"SmallConfiguration.{name}" for name in ("WIDTH", "DEPTH", "LIMIT")}
     assert symbols == {"OptimSection.lr", *small}
+
+
+def test_a_package_whose_folder_itself_is_read(tmp_path: Path) -> None:
+    """Its first file has no folder: what it hands out is imported from the folder's name."""
+    files = {
+        "__init__.py": "from .nets import Net\n",
+        "nets.py": (
+            "import torch\nimport torch.nn.functional as F\n\n\nclass Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return F.scaled_dot_product_attention(x, x, x)\n"
+        ),
+    }
+    rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
+    assert [(row.symbol, row.why) for row in rows] == [("Net", f"from {tmp_path.name} import Net")]

@@ -214,7 +214,7 @@ def test_caches_around_a_model_of_another_package(tmp_path: Path) -> None:
     assert rows.keys() >= {"Ledger", "Ledger.allocate_pages", "Ledger.free_pages", "PromptCache"}
     assert "Run.words" not in rows
     # The loop takes the cache from what the model gave.
-    assert rows["loop"].place.line == CACHE[: CACHE.index('given["past')].count("\n") + 1
+    assert rows["loop.past_key_values"].place.line == CACHE[: CACHE.index('given["past')].count("\n") + 1
 
 
 LONG = "".join(f"        print({number})\n" for number in range(100))

@@ -188,5 +188,5 @@ def _kept(making: Making, folder: Path) -> Narration:
         return Narration.model_validate(strict_json(file.read_bytes()))
     except OSError as error:
         raise UsageError(f"there is no narrative in {file}\nsubmit one with --stage narrate") from error
-    except (ValueError, ValidationError) as error:
+    except (ValueError, RecursionError, ValidationError) as error:
         raise UsageError(f"{file} is no narrative of lmp's\nsubmit one with --stage narrate") from error

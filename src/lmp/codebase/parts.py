@@ -6,6 +6,7 @@ word is not enough for a place: each is opened, and what is named must stand the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -14,11 +15,12 @@ from pydantic import Field
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Dispatch, Edge
-from lmp.codebase.graph.records import Function
+from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.rows import BY_NAME, likely
 from lmp.records import GateFinding, Provenance, Record
+from lmp.source.quoting import escaped
 
 ROLES = {
     "entry_points": ("cli", "server", "benchmark", "example", "library", "shell"),
@@ -34,6 +36,8 @@ NEAR = 3
 """Lines between a place and what is named there."""
 MOST, MOST_CALLS, LONGEST = 600, 80, 200
 """Parts and calls that are named at most, and characters of a reason."""
+CALLED_HERE = ("direct", "attribute", "constructor", "inheritance", "registry")
+"""Kinds of calls that stand as calls in the caller: others hand something over, or read what another one wrote."""
 Key = tuple[str, int]
 Lines = Callable[[str], Sequence[str]]
 """The lines of a file of the code base."""
@@ -102,36 +106,20 @@ def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
     """Places that do not open, or where what is named does not stand; roles that a section has not."""
     if not named.sections:
         return [_finding("schema", "the parts", "nothing is named, and nothing is said to be absent")]
-    found = list(_of_parts(named, reading, lines))
-    if named.nesting and NESTING in named.absent:
-        found.append(_finding("schema", "nesting", "it is said to be absent"))
-    functions = _functions(reading)
-    for number, call in enumerate(named.nesting):
-        at = f"nesting[{number}]"
-        wrong = [what for end in call.ends.values() for what in _misplaced(*end, reading, lines)]
-        ends = {name: _function(functions, *end) for name, end in call.ends.items()}
-        found += [_finding("pointer", at, what) for what in wrong]
-        if not wrong:
-            found += [
-                _finding("ground", at, f"the {name} is no function that was read")
-                for name, end in ends.items()
-                if end is None
-            ]
-        caller = ends["caller"]
-        if caller is not None and not caller.line <= call.line <= caller.end:
-            what = f"line {call.line} is not within {caller.qualname}, lines {caller.line} to {caller.end}"
-            found.append(_finding("pointer", at, what))
-    return found
+    files = {*(part.file for part in named.parts), *(end[1][0] for call in named.nesting for end in call.ends.values())}
+    if files and files.isdisjoint(reading.roles):
+        what = "none of their files is one of the code base that was read: paths are relative to its folder"
+        return [_finding("pointer", "the parts", what)]
+    return [*_of_parts(named, reading, lines), *_of_calls(named, reading, lines)]
 
 
 def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:
     seen: set[tuple[str, str, str, Key]] = set()
+    things = likely(reading).weighing.things
     for number, part in enumerate(named.parts):
-        at = f"parts[{number}]"
-        if part.role not in ROLES[part.section]:
-            yield _finding(
-                "schema", at, f"{part.section} has no role {part.role}, but {', '.join(ROLES[part.section])}"
-            )
+        at, roles = f"parts[{number}]", ROLES[part.section]
+        if part.role not in roles:
+            yield _finding("schema", at, f"{part.section} has no role {part.role}, but {', '.join(roles)}")
         if part.section in named.absent:
             yield _finding("schema", at, f"{part.section} is said to be absent")
         row = (part.section, part.role, *part.named)
@@ -140,17 +128,50 @@ def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFind
         seen.add(row)
         for what in _misplaced(*part.named, reading, lines):
             yield _finding("pointer", at, what)
+        thing = things.get(_nearest(things, part))
+        is_it = isinstance(thing, Function | Class) and thing.name == _last(part.symbol)
+        if isinstance(thing, Function | Class) and is_it and not _fits(part.symbol, thing.qualname):
+            yield _finding("pointer", at, f"what is defined there is {thing.qualname}")
+
+
+def _of_calls(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:
+    if named.nesting and NESTING in named.absent:
+        yield _finding("schema", NESTING, "it is said to be absent")
+    functions = _functions(reading)
+    seen: set[tuple[object, ...]] = set()
+    for number, call in enumerate(named.nesting):
+        at = f"{NESTING}[{number}]"
+        wrong = [what for end in call.ends.values() for what in _misplaced(*end, reading, lines)]
+        ends = {name: _function(functions, *end) for name, end in call.ends.items()}
+        if not wrong:
+            gone = [name for name, end in ends.items() if end is None]
+            wrong = [f"the {name} is no function that was read, or has another name" for name in gone]
+        yield from (_finding("pointer", at, what) for what in wrong)
+        caller = ends["caller"]
+        if caller is not None and not caller.line <= call.line <= caller.end:
+            what = f"line {call.line} is not within {caller.qualname}, lines {caller.line} to {caller.end}"
+            yield _finding("pointer", at, what)
+        elif caller is not None and call.dispatch in CALLED_HERE and not _calls_at(caller, call.line):
+            yield _finding("pointer", at, f"{caller.qualname} calls nothing within {NEAR} lines of line {call.line}")
+        if (row := (*call.ends.items(), call.line)) in seen:
+            yield _finding("schema", at, "it is named twice")
+        seen.add(row)
+
+
+def _calls_at(caller: Function, line: int) -> bool:
+    """What C++ calls is not all known."""
+    return caller.native or any(abs(each.line - line) <= NEAR for each in caller.calls)
 
 
 def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterator[str]:
     """What is wrong with a place: at most one thing. A file may have its own name, which need not stand in it."""
     file, line = key
     if file not in reading.roles:
-        yield f"{file} is no file of the code base that was read"
+        yield f"{file} is no file of the code base that was read: paths are relative to its folder"
         return
     text = lines(file)
     if line > len(text):
-        yield f"{file} has {len(text)} lines, not {line}"
+        yield f"{file} has {len(text) - (not text[-1])} lines, not {line}"
     elif symbol != _base(file) and not any(
         _stands(symbol, each) for each in text[max(0, line - 1 - NEAR) : line + NEAR]
     ):
@@ -158,9 +179,16 @@ def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterato
 
 
 def _stands(symbol: str, line: str) -> bool:
-    """A flag that a package makes of an argument stands there without its dashes."""
-    last = _last(symbol)
-    return (last != "" and last in line) or (symbol.startswith("--") and symbol[2:].replace("-", "_") in line)
+    """As a word. A flag that a package makes of an argument stands there without its dashes."""
+    flag = symbol[2:].replace("-", "_") if symbol.startswith("--") else ""
+    names = [re.escape(each) for each in (_last(symbol), flag) if each]
+    return bool(names) and re.search(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", line) is not None
+
+
+def _fits(symbol: str, qualname: str) -> bool:
+    """``Class.method`` and ``package.Class.method`` are the same."""
+    given, known = (re.split(r"\.|::", each)[::-1] for each in (symbol, qualname))
+    return all(one == other for one, other in zip(given, known, strict=False))
 
 
 def _last(symbol: str) -> str:
@@ -189,8 +217,17 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
         row = known.get((part.section, key)) or _row(reading, part, key)
         # A name is no reason where a reader says so.
         why = "" if BY_NAME.match(row.why) else row.why
-        found.append(replace(row, role=part.role, why=why, rank=number - len(named.parts)))
+        found.append(
+            replace(row, role=part.role, symbol=escaped(part.symbol, kept=""), why=why, rank=number - len(named.parts))
+        )
     return found
+
+
+def settled(named: Parts, reading: Reading) -> Parts:
+    """The same with the lines of the definitions that are meant, and each absent section once."""
+    things = likely(reading).weighing.things
+    parts = [part.model_copy(update={"line": _nearest(things, part)[1]}) for part in named.parts]
+    return named.model_copy(update={"parts": parts, "absent": list(dict.fromkeys(named.absent))})
 
 
 def _nearest(things: Mapping[Key, object], part: Part) -> Key:
@@ -243,4 +280,7 @@ def _function(functions: Mapping[tuple[str, Key], Function], symbol: str, key: K
     file, line = key
     name = symbol if symbol == _base(file) else _last(symbol)
     near = ((name, (file, line + by)) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
-    return next((functions[each] for each in near if each in functions), None)
+    found = (functions[each] for each in near if each in functions)
+    return next(
+        (each for each in found if not each.qualname or each.name != name or _fits(symbol, each.qualname)), None
+    )

@@ -13,7 +13,7 @@ from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
 from lmp.agents.texts import TextStage, TextVerdict, check_texts
 from lmp.agents.tools import Arguments, Submit, read_json, tool
-from lmp.codebase.parts import ROLES, NamedParts, Parts, findings
+from lmp.codebase.parts import ROLES, NamedParts, Parts, findings, settled
 from lmp.records import GateFinding, Provenance
 from lmp.report import code_base
 from lmp.report.folder import ASSETS, file_name, write_changed
@@ -88,7 +88,9 @@ def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
 
 def counted(parts: Parts) -> str:
     places, calls = code_base.counted(len(parts.parts), "place"), code_base.counted(len(parts.nesting), "call")
-    return f"{places} and {calls} of {', '.join(sorted(parts.sections))}"
+    sections = ", ".join(sorted(parts.sections - {*parts.absent})) or "no section"
+    absent = f"; said to be absent: {', '.join(parts.absent)}" if parts.absent else ""
+    return f"{places} and {calls} of {sections}{absent}"
 
 
 def submitted(content: Any, study: Study, author: str) -> tuple[NamedParts | None, Sequence[GateFinding]]:
@@ -97,7 +99,7 @@ def submitted(content: Any, study: Study, author: str) -> tuple[NamedParts | Non
     if verdict.texts is None:
         return None, verdict.findings
     by = Provenance(stage="submitted", author=author, prompt_sha256=parts_prompt(study).sha256)
-    return NamedParts(parts=verdict.texts, provenance=by), ()
+    return NamedParts(parts=settled(verdict.texts, study.reading), provenance=by), ()
 
 
 def keep(folder: Path, name: str, named: NamedParts) -> None:
@@ -120,7 +122,7 @@ def kept(folder: Path, study: Study) -> tuple[NamedParts | None, tuple[str, ...]
         content = file.read_bytes()
     try:
         named = NamedParts.model_validate(strict_json(content))
-    except (ValueError, ValidationError):
+    except (ValueError, RecursionError, ValidationError):
         return None, (f"the named parts are left out: {file} is none of lmp's; submit others with --stage parts",)
     wrong = findings(named.parts, study.reading, study.base.lines)
     if not wrong:
@@ -175,7 +177,7 @@ async def name_parts(run: Run, agent: Agent, study: Study, folder: Path) -> Name
     name = study.base.facts.root_name
 
     def accept(parts: Parts, by: Provenance) -> None:
-        keep(folder, name, NamedParts(parts=parts, provenance=by))
+        keep(folder, name, NamedParts(parts=settled(parts, study.reading), provenance=by))
 
     stage = TextStage(
         f"parts of {name}",
@@ -187,4 +189,4 @@ async def name_parts(run: Run, agent: Agent, study: Study, folder: Path) -> Name
         lambda attempts: parts_tools(attempts.try_out, attempts.submit),
     )
     parts, provenance = await stage.through(run, agent, accept)
-    return NamedParts(parts=parts, provenance=provenance)
+    return NamedParts(parts=settled(parts, study.reading), provenance=provenance)

@@ -49,7 +49,7 @@ def _kept(folder: Path, making: Making) -> tuple[Narration | None, tuple[str, ..
 
     try:
         narration = Narration.model_validate(strict_json(content))
-    except (ValueError, ValidationError):
+    except (ValueError, RecursionError, ValidationError):
         return None, (f"the narrative is left out: {file} is none of lmp's; --narrate writes another",)
     wrong = findings(making, narration.narrative)
     if not wrong:

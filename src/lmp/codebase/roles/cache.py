@@ -101,8 +101,10 @@ def cache_rows(reading: Reading) -> list[Row]:
     kept += _aliases(reading)
     for function in reading.functions:
         for write in () if function.native else function.writes:
-            if any(len(chain) > 1 and isinstance(chain[-1], str) and _is_both(chain[-1]) for chain in write.value):
-                kept.append((function.file, function.qualname, write.line, "takes the cache that a call gave"))
+            named = [c[-1] for c in write.value if len(c) > 1 and isinstance(c[-1], str) and _is_both(c[-1])]
+            if named:
+                symbol = f"{function.qualname}.{named[0]}"
+                kept.append((function.file, symbol, write.line, "takes the cache that a call gave"))
     for file, symbol, line, why in kept:
         role = "accounting" if TOLD & split(symbol.rpartition(".")[2]) else "layout"
         found.setdefault((file, line), Row("kv_cache", role, symbol, Place(file, line), why, USES))

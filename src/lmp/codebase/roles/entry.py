@@ -249,6 +249,11 @@ def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Func
     return "server" if "server" in main.file else beside, handed
 
 
+def _package(reading: Reading, file: str) -> str:
+    """The package whose first file it is; one in the folder that was read has the folder's name."""
+    return file.rpartition("/")[0].rpartition("/")[2] or reading.facts.root_name
+
+
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
     """Classes and functions that a package's first file takes from below, and that run a model or a kernel."""
     found: list[tuple[Place, str, str]] = []
@@ -281,7 +286,7 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 else:
                     continue
                 if runs or value in models:
-                    found.append((place(value.of), name, f"from {file.split('/')[-2]} import {name}"))
+                    found.append((place(value.of), name, f"from {_package(reading, file)} import {name}"))
     return found
 
 

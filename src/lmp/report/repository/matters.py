@@ -89,7 +89,7 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     controls = _controls(study, matter)
     if controls:
         bullets.append(sentence(Bold(matter.title), ", controlled by: ", joined(controls)))
-    searched = "none found (searched: the call graph, tensors that are kept, queues)"
+    searched = f"none found (searched: {study.searched(matter.section)})"
     return bullets or [sentence(Bold(matter.title), ": ", searched)]
 
 

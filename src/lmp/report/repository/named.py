@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lmp.codebase.facts import Place
 from lmp.codebase.parts import LONGEST, NESTING, ROLES, NamedParts, Parts
-from lmp.report.document.parts import Document, Inline, Line, Paragraph, Section, Table
+from lmp.report.document.parts import Block, Document, Inline, Line, Paragraph, Section, Table
 from lmp.report.document.told import author, origin
 from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
 from lmp.report.repository.study import Study
@@ -26,12 +26,14 @@ def with_parts(document: Document, study: Study) -> Document:
 
 
 def _by(named: NamedParts) -> Line:
-    sections = [_title(each) for each in (*ROLES, NESTING) if each in named.parts.sections]
+    absent = [_title(each) for each in named.parts.absent]
+    sections = [_title(each) for each in (*ROLES, NESTING) if each in named.parts.sections - {*named.parts.absent}]
     others = [_title(each) for each in (*ROLES, NESTING) if each not in named.parts.sections]
     counted = sentence(*plural(len(named.parts.parts), "place"), " and ", *plural(len(named.parts.nesting), "call"))
     rules: list[Inline] = ["; by rules: ", ", ".join(others)] if others else []
     by: list[Inline] = ["named by ", *author(named.provenance), " from the code", *origin(named.provenance)]
-    return sentence(by, ": ", counted, " of ", ", ".join(sections), "; each place was opened", rules)
+    what = sentence(counted, " of ", ", ".join(sections), "; each place was opened") if sections else ["no place"]
+    return sentence(by, ": ", what, "; said to be absent: " if absent else "", ", ".join(absent), rules)
 
 
 def _section(study: Study, parts: Parts) -> Section:
@@ -53,8 +55,7 @@ def _section(study: Study, parts: Parts) -> Section:
         ]
         for call in parts.nesting
     ]
-    searched = "nothing was named; sections were said to be absent"
-    blocks = [Table(("Section", "Role", "Where", "Why"), rows, searched)]
+    blocks: list[Block] = [Table(("Section", "Role", "Where", "Why"), rows)] if rows else []
     absent = [_title(each) for each in parts.absent]
     words: list[Inline] = [*(["Said to be absent: ", ", ".join(absent), ". "] if absent else []), *_left_out(study)]
     return Section(TITLE, [*blocks, *([Paragraph(words)] if words else [])])
@@ -68,7 +69,9 @@ def _left_out(study: Study) -> list[Inline]:
     """How much of what rules had found the reader did not name."""
     assert study.named is not None
     kept = {(row.section, row.key) for row in study.rows}
-    gone = Counter(row.section for row in study.ruled_rows if (row.section, row.key) not in kept)
+    # Settings are listed whole in the appendices in any case.
+    rows = (row for row in study.ruled_rows if row.section != "configuration")
+    gone = Counter(row.section for row in rows if (row.section, row.key) not in kept)
     if not gone:
         return []
     counted = joined([sentence(*plural(many, "row"), " of ", _title(section)) for section, many in gone.items()])

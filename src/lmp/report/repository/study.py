@@ -14,7 +14,7 @@ from lmp.codebase.cuda import parameter_name
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.records import Class, Function
-from lmp.codebase.parts import NamedParts, calls_with, rows_with
+from lmp.codebase.parts import NESTING, NamedParts, calls_with, rows_with
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves, stepping
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -126,6 +126,13 @@ class Study:
 
         return {section: sorted(rows, key=weight) for section, rows in found.items()}
 
+    def searched(self, section: str) -> str:
+        """Where it was looked for what a section has not."""
+        if self.named is None or section not in self.named.parts.sections:
+            return "the call graph, tensors that are kept, queues"
+        absent = section in self.named.parts.absent
+        return f"by the reader who named the parts{', and said to be absent' if absent else ''}"
+
     def ranked(self, section: str) -> list[Row]:
         return self._sections.get(section, [])
 
@@ -225,6 +232,8 @@ class Study:
         """Functions with a loop that runs a model again and again, best first: those of a nesting that a reader named,
         else the first of its functions that repeats calls of it."""
         loops = [each for each in decode_loops(self.reading) if each.native or each in stepping(self.reading)]
+        if self.named is not None and NESTING in self.named.parts.absent:
+            return []
         if self.named is None or not self.named.parts.nesting:
             return loops
         inside = list(dict.fromkeys(edge.caller for edge in self.edges))
@@ -326,7 +335,7 @@ class Study:
                 row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
             ]
             held = [row for row in rows if not row.why.startswith("by ")]
-            played = [self.base.definition(row.place.file, row.symbol) for row in (held or rows)[:8]]
+            played = [self._played(row) for row in (held or rows)[:8]]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
             found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
@@ -334,6 +343,11 @@ class Study:
             if each.qualname not in named:
                 found += self._component("operator", [self.definition_of(each)])
         return found
+
+    def _played(self, row: Row) -> Definition | None:
+        """The definition of a row; of a line that a reader named the function around it."""
+        found = self.base.definition(row.place.file, row.symbol)
+        return found if found is not None or self.named is None else self.base.around(*row.key)
 
     def is_run(self, component: Component) -> bool:
         """Whether calls lead to it from the loop."""
