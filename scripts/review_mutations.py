@@ -618,7 +618,9 @@ def judge(file: Path, has_ledger: bool = True, remakes: bool = True) -> Judge:
     def again(head: str) -> Remade | None:
         """What a text with this head is held against."""
         try:
-            return remade(read_markdown(current[0]), Options(results=Path("analysis_results")), folders)
+            return remade(
+                read_markdown(current[0]), Options(results=Path("analysis_results")), folders, file.parent.parent
+            )
         except LmpError:
             return None
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "report": ("report", "Write the report on a model, a module or a code base."),
     "review": ("review", "Check a report: pointers, placeholders, tables, numbers, diagrams."),
     "lab": ("lab", "Take the captures of a post, render posts, or check every number in them."),
-    "prompt": ("prompt", "Print the prompt that an agent would get for a class, or for the narrative of a report."),
+    "prompt": ("prompt", "Print the prompt that an agent would get for a class, or for a report."),
     "submit": ("submit", "Check a submitted analysis; store it, or list what is wrong with it."),
     "mcp": ("mcp", "Serve answers on models, and the agents' tools, over MCP on stdio."),
     "zoo": ("zoo", "Expand and verify many model families, each at its default config."),
