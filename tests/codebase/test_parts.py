@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmp.codebase.facts import Selection
-from lmp.codebase.parts import NamedParts, Part, PartCall, Parts, calls_with, findings, rows_with, settled
+from lmp.codebase.parts import NamedParts, Part, PartCall, Parts, calls_with, findings, placed, rows_with
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.rows import every_row, nesting
@@ -155,7 +155,7 @@ def test_a_call_stands_where_its_caller_calls(root: Path) -> None:
 
 
 def test_places_are_those_of_the_definitions(reading: Reading) -> None:
-    named = settled(Parts(parts=[part("kv_cache", "Pool.take", 10)], absent=["sampling", "sampling"]), reading)
+    named = placed(Parts(parts=[part("kv_cache", "Pool.take", 10)], absent=["sampling", "sampling"]), reading)
     assert (named.parts[0].line, named.absent) == (8, ["sampling"])
 
 

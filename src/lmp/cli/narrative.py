@@ -65,9 +65,8 @@ def study_of(common: o.Common, target: str | None) -> Study:
     """What reading finds of a code base. Raises UsageError for what is none: only a code base has parts to name."""
     from lmp.codebase.facts import Selection
     from lmp.errors import UsageError
-    from lmp.report.code_base import read_code_base
+    from lmp.report.code_base import read_code_base, studied
     from lmp.report.extra import check_extra
-    from lmp.report.repository.document import study
     from lmp.source.subject import is_code_base
 
     check_extra()
@@ -77,7 +76,7 @@ def study_of(common: o.Common, target: str | None) -> Study:
         )
     with counted("reading", common.quiet) as progress:
         facts = read_code_base(Path(target), Selection(), progress)
-    return study(facts, Path(target))
+    return studied(facts, Path(target))
 
 
 def _of_model(common: o.Common, target: str | None, device: str | None) -> Making:

@@ -129,9 +129,9 @@ def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFind
         for what in _misplaced(*part.named, reading, lines):
             yield _finding("pointer", at, what)
         thing = things.get(_nearest(things, part))
-        is_it = isinstance(thing, Function | Class) and thing.name == _last(part.symbol)
-        if isinstance(thing, Function | Class) and is_it and not _fits(part.symbol, thing.qualname):
-            yield _finding("pointer", at, f"what is defined there is {thing.qualname}")
+        defined = thing.qualname if isinstance(thing, Function | Class) else part.symbol
+        if _last(defined) == _last(part.symbol) and not _fits(part.symbol, defined):
+            yield _finding("pointer", at, f"what is defined there is {defined}")
 
 
 def _of_calls(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:
@@ -187,13 +187,17 @@ def _stands(symbol: str, line: str) -> bool:
 
 def _fits(symbol: str, qualname: str) -> bool:
     """``Class.method`` and ``package.Class.method`` are the same."""
-    given, known = (re.split(r"\.|::", each)[::-1] for each in (symbol, qualname))
-    return all(one == other for one, other in zip(given, known, strict=False))
+    pairs = zip(reversed(_names(symbol)), reversed(_names(qualname)), strict=False)
+    return all(one == other for one, other in pairs)
+
+
+def _names(symbol: str) -> list[str]:
+    return re.split(r"\.|::", symbol)
 
 
 def _last(symbol: str) -> str:
     """``method`` of ``Class.method`` and ``Class::method``."""
-    return symbol.rpartition("::")[2].rpartition(".")[2]
+    return _names(symbol)[-1]
 
 
 def _base(file: str) -> str:
@@ -223,7 +227,7 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
     return found
 
 
-def settled(named: Parts, reading: Reading) -> Parts:
+def placed(named: Parts, reading: Reading) -> Parts:
     """The same with the lines of the definitions that are meant, and each absent section once."""
     things = likely(reading).weighing.things
     parts = [part.model_copy(update={"line": _nearest(things, part)[1]}) for part in named.parts]
@@ -232,9 +236,14 @@ def settled(named: Parts, reading: Reading) -> Parts:
 
 def _nearest(things: Mapping[Key, object], part: Part) -> Key:
     """The definition that is meant, where the place is a line or two beside it."""
-    near = [(part.file, part.line + by) for by in sorted(range(-NEAR, NEAR + 1), key=abs)]
-    named = (key for key in near if key in things and getattr(things[key], "name", "") == _last(part.symbol))
-    return next(named, (part.file, part.line))
+    name, given = _last(part.symbol), (part.file, part.line)
+    return next((key for key in _around(given) if getattr(things.get(key), "name", "") == name), given)
+
+
+def _around(key: Key) -> Iterator[Key]:
+    """A place, then those beside it, the nearest first."""
+    file, line = key
+    yield from ((file, line + by) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
 
 
 def _row(reading: Reading, part: Part, key: Key) -> Row:
@@ -277,10 +286,8 @@ def _functions(reading: Reading) -> dict[tuple[str, Key], Function]:
 
 def _function(functions: Mapping[tuple[str, Key], Function], symbol: str, key: Key) -> Function | None:
     """The one of that name that begins at a line, else nearest to it."""
-    file, line = key
-    name = symbol if symbol == _base(file) else _last(symbol)
-    near = ((name, (file, line + by)) for by in sorted(range(-NEAR, NEAR + 1), key=abs))
-    found = (functions[each] for each in near if each in functions)
+    name = symbol if symbol == _base(key[0]) else _last(symbol)
+    found = (functions[name, each] for each in _around(key) if (name, each) in functions)
     return next(
         (each for each in found if not each.qualname or each.name != name or _fits(symbol, each.qualname)), None
     )

@@ -13,12 +13,13 @@ from lmp.agents.prompts import Prompt, fill
 from lmp.agents.run import Run
 from lmp.agents.texts import TextStage, TextVerdict, check_texts
 from lmp.agents.tools import Arguments, Submit, read_json, tool
-from lmp.codebase.parts import ROLES, NamedParts, Parts, findings, settled
+from lmp.codebase.parts import ROLES, NamedParts, Parts, findings, placed
 from lmp.records import GateFinding, Provenance
 from lmp.report import code_base
 from lmp.report.folder import ASSETS, file_name, write_changed
 from lmp.report.making import Making
 from lmp.report.narration import First
+from lmp.report.writing import first_of, read_kept
 from lmp.source.quoting import escaped
 from lmp.store.files import storage_errors
 
@@ -99,7 +100,7 @@ def submitted(content: Any, study: Study, author: str) -> tuple[NamedParts | Non
     if verdict.texts is None:
         return None, verdict.findings
     by = Provenance(stage="submitted", author=author, prompt_sha256=parts_prompt(study).sha256)
-    return NamedParts(parts=settled(verdict.texts, study.reading), provenance=by), ()
+    return NamedParts(parts=placed(verdict.texts, study.reading), provenance=by), ()
 
 
 def keep(folder: Path, name: str, named: NamedParts) -> None:
@@ -111,26 +112,19 @@ def keep(folder: Path, name: str, named: NamedParts) -> None:
 
 def kept(folder: Path, study: Study) -> tuple[NamedParts | None, tuple[str, ...]]:
     """The parts that were named for an earlier report, as long as they hold; why they are left out now, if they are."""
-    from pydantic import ValidationError
-
-    from lmp.store.results import strict_json
-
     file = parts_file(folder, study.base.facts.root_name)
-    with storage_errors(file, "--reports"):
-        if not file.is_file():
-            return None, ()
-        content = file.read_bytes()
     try:
-        named = NamedParts.model_validate(strict_json(content))
-    except (ValueError, RecursionError, ValidationError):
+        named = read_kept(file, NamedParts)
+    except ValueError:
         return None, (f"the named parts are left out: {file} is none of lmp's; submit others with --stage parts",)
+    if named is None:
+        return None, ()
     wrong = findings(named.parts, study.reading, study.base.lines)
     if not wrong:
         return named, ()
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return None, (
         f"the named parts in {file} are left out, as they do not hold any more; submit others with --stage parts",
-        f"  {wrong[0].message.splitlines()[0]}{more}",
+        f"  {first_of(wrong)}",
     )
 
 
@@ -175,9 +169,11 @@ async def name_parts(run: Run, agent: Agent, study: Study, folder: Path) -> Name
     """Parts without findings, kept in the reports folder as soon as they are accepted: they were paid for. Raises what
     `Stage.through` does."""
     name = study.base.facts.root_name
+    accepted: list[NamedParts] = []
 
     def accept(parts: Parts, by: Provenance) -> None:
-        keep(folder, name, NamedParts(parts=settled(parts, study.reading), provenance=by))
+        accepted.append(NamedParts(parts=placed(parts, study.reading), provenance=by))
+        keep(folder, name, accepted[-1])
 
     stage = TextStage(
         f"parts of {name}",
@@ -188,5 +184,5 @@ async def name_parts(run: Run, agent: Agent, study: Study, folder: Path) -> Name
         lambda content: check_parts(content, study),
         lambda attempts: parts_tools(attempts.try_out, attempts.submit),
     )
-    parts, provenance = await stage.through(run, agent, accept)
-    return NamedParts(parts=settled(parts, study.reading), provenance=provenance)
+    await stage.through(run, agent, accept)
+    return accepted[-1]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from lmp.records import Narration
+from pydantic import BaseModel
+
+from lmp.records import GateFinding, Narration
 from lmp.report.folder import write_report
 from lmp.report.making import Making
 from lmp.store.files import storage_errors
+
+T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -37,26 +43,40 @@ def write_made(folder: Path, making: Making, narration: Narration | None = None)
 
 def _kept(folder: Path, making: Making) -> tuple[Narration | None, tuple[str, ...]]:
     """The narrative that was written into the last report; why it is left out now, if it is."""
-    file = making.narrative_file(folder)
-    with storage_errors(file, "--reports"):
-        if not file.is_file():
-            return None, ()
-        content = file.read_bytes()
-    from pydantic import ValidationError
-
     from lmp.report.narrative_review import findings
-    from lmp.store.results import strict_json
 
+    file = making.narrative_file(folder)
     try:
-        narration = Narration.model_validate(strict_json(content))
-    except (ValueError, RecursionError, ValidationError):
+        narration = read_kept(file, Narration)
+    except ValueError:
         return None, (f"the narrative is left out: {file} is none of lmp's; --narrate writes another",)
+    if narration is None:
+        return None, ()
     wrong = findings(making, narration.narrative)
     if not wrong:
         return narration, ()
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    why = wrong[0].message.splitlines()[0]
     return None, (
         f"the narrative in {file} is left out, as it does not hold any more; --narrate writes another",
-        f"  {why}{more}",
+        f"  {first_of(wrong)}",
     )
+
+
+def read_kept(file: Path, kind: type[T]) -> T | None:
+    """What is kept beside a report; None where nothing is. Raises ValueError for a file that is none of lmp's,
+    StorageError for one that cannot be read."""
+    from lmp.store.results import strict_json
+
+    with storage_errors(file, "--reports"):
+        if not file.is_file():
+            return None
+        content = file.read_bytes()
+    try:
+        return kind.model_validate(strict_json(content))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
+def first_of(wrong: Sequence[GateFinding]) -> str:
+    """The first finding, and how many more there are."""
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return f"{wrong[0].message.splitlines()[0]}{more}"

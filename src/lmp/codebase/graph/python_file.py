@@ -225,7 +225,9 @@ class _Reader:
                         self.expression(child, inside, loop)
 
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, inside: Function, owner: Class | None) -> None:
-        if _is_overload(node):
+        decorators = tuple(chain for each in node.decorator_list for chain in self.chains(each))
+        if any(chain[-1] == "overload" for chain in decorators):
+            # It only tells a type checker how the function of its name, which follows, may be called.
             return
         outer = None if inside is self.found.body else inside
         around = owner.qualname if owner is not None else inside.qualname
@@ -238,7 +240,7 @@ class _Reader:
             owner,
             outer,
         )
-        made.decorators = tuple(chain for each in node.decorator_list for chain in self.chains(each))
+        made.decorators = decorators
         made.abstract = _says_nothing(node)
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -783,9 +785,3 @@ def _says_nothing(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
             continue
         return False
     return True
-
-
-def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it only tells a type checker how the function of its name, which follows, may be called."""
-    written = (each.attr if isinstance(each, ast.Attribute) else each for each in node.decorator_list)
-    return any((each.id if isinstance(each, ast.Name) else each) == "overload" for each in written)

@@ -290,8 +290,10 @@ def _taken(value: tuple[Function | None, Chain]) -> bool:
 
 
 def is_config(reading: Reading, of: Class) -> bool:
-    """A dataclass, a model of pydantic or a record of values whose name, or that of a class on top of it, says so; of a
-    dataclass or a model also the name of its file."""
+    """A dataclass, a model of pydantic or a record of values that is named for settings.
+
+    A class on top of it, or, of a dataclass or a model, its file, may have the name.
+    """
     above = reading.graph.evaluator.subclasses.get(of, ())
     of_file = FILES.fullmatch(_stem(of.file)) is not None and _is_record(reading, of)
     named = of_file or any(CONFIG.search(each.name) for each in (of, *above))

@@ -9,7 +9,7 @@ from lmp.codebase.facts import Place
 from lmp.codebase.parts import LONGEST, NESTING, ROLES, NamedParts, Parts
 from lmp.report.document.parts import Block, Document, Inline, Line, Paragraph, Section, Table
 from lmp.report.document.told import author, origin
-from lmp.report.repository.pieces import code, joined, plural, pointer, said, sentence
+from lmp.report.repository.pieces import code, joined, plural, pointer, said, section_title, sentence
 from lmp.report.repository.study import Study
 from lmp.source.quoting import escaped
 
@@ -26,9 +26,11 @@ def with_parts(document: Document, study: Study) -> Document:
 
 
 def _by(named: NamedParts) -> Line:
-    absent = [_title(each) for each in named.parts.absent]
-    sections = [_title(each) for each in (*ROLES, NESTING) if each in named.parts.sections - {*named.parts.absent}]
-    others = [_title(each) for each in (*ROLES, NESTING) if each not in named.parts.sections]
+    absent = [section_title(each) for each in named.parts.absent]
+    sections = [
+        section_title(each) for each in (*ROLES, NESTING) if each in named.parts.sections - {*named.parts.absent}
+    ]
+    others = [section_title(each) for each in (*ROLES, NESTING) if each not in named.parts.sections]
     counted = sentence(*plural(len(named.parts.parts), "place"), " and ", *plural(len(named.parts.nesting), "call"))
     rules: list[Inline] = ["; by rules: ", ", ".join(others)] if others else []
     by: list[Inline] = ["named by ", *author(named.provenance), " from the code", *origin(named.provenance)]
@@ -39,7 +41,7 @@ def _by(named: NamedParts) -> Line:
 def _section(study: Study, parts: Parts) -> Section:
     rows: list[list[Line]] = [
         [
-            _title(part.section),
+            section_title(part.section),
             part.role,
             pointer(Place(part.file, part.line), part.symbol),
             _why(part.why),
@@ -56,7 +58,7 @@ def _section(study: Study, parts: Parts) -> Section:
         for call in parts.nesting
     ]
     blocks: list[Block] = [Table(("Section", "Role", "Where", "Why"), rows)] if rows else []
-    absent = [_title(each) for each in parts.absent]
+    absent = [section_title(each) for each in parts.absent]
     words: list[Inline] = [*(["Said to be absent: ", ", ".join(absent), ". "] if absent else []), *_left_out(study)]
     return Section(TITLE, [*blocks, *([Paragraph(words)] if words else [])])
 
@@ -74,9 +76,5 @@ def _left_out(study: Study) -> list[Inline]:
     gone = Counter(row.section for row in rows if (row.section, row.key) not in kept)
     if not gone:
         return []
-    counted = joined([sentence(*plural(many, "row"), " of ", _title(section)) for section, many in gone.items()])
+    counted = joined([sentence(*plural(many, "row"), " of ", section_title(section)) for section, many in gone.items()])
     return ["Found by rules and not named, so left out: ", *counted, "."]
-
-
-def _title(section: str) -> str:
-    return {"kv_cache": "KV cache", "entry_points": "entry points"}.get(section, section)

@@ -146,3 +146,8 @@ def sentence(*parts: Line) -> list[Inline]:
 def plural(number: int, one: str, many: str = "") -> list[Inline]:
     """``3 files``."""
     return [tally(number), f" {one if number == 1 else many or one + 's'}"]
+
+
+def section_title(section: str) -> str:
+    """Of rows, as it stands in a sentence: ``kv_cache`` is the KV cache."""
+    return {"kv_cache": "KV cache", "entry_points": "entry points"}.get(section, section)

@@ -24,7 +24,7 @@ from lmp.report.repository.code_base import C_LIKE, CodeBase
 from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nest import Drawer, Nest
-from lmp.report.repository.pieces import ASIDE, code, said
+from lmp.report.repository.pieces import ASIDE, code, said, section_title
 from lmp.report.repository.signs import Note
 from lmp.report.repository.statements import function_at, parameters
 
@@ -86,11 +86,8 @@ class Study:
 
     def __post_init__(self) -> None:
         parts = self.named.parts.parts if self.named is not None else []
-        named = {"kv_cache": "KV cache", "sampling": "sampling", "attention": "attention"}
-        self.llm = Llm(
-            self.base,
-            tuple(title for section, title in named.items() if any(part.section == section for part in parts)),
-        )
+        named = {part.section for part in parts} & {"kv_cache", "sampling", "attention"}
+        self.llm = Llm(self.base, tuple(section_title(each) for each in PLAYED if each in named))
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
@@ -229,8 +226,10 @@ class Study:
 
     @cached_property
     def loops(self) -> list[Function]:
-        """Functions with a loop that runs a model again and again, best first: those of a nesting that a reader named,
-        else the first of its functions that repeats calls of it."""
+        """Functions with a loop that runs a model again and again, best first.
+
+        Of a nesting that a reader named its own loops come first, else the first function in it that repeats a call.
+        """
         loops = [each for each in decode_loops(self.reading) if each.native or each in stepping(self.reading)]
         if self.named is not None and NESTING in self.named.parts.absent:
             return []
