@@ -460,8 +460,9 @@ def _parallelism(study: Study) -> Section:
         text = study.base.lines(each.place.file)[each.place.line - 1]
         what = re.search(rf"{each.primitive}\w*\(\s*([\w.]+)\s*[,)]", text)
         size = sentence("that of ", code(what[1], 40)) if what else UNKNOWN
-        when = sentence("each call of ", code(each.inside, 50), " at ", pointer(each.place))
-        rows.append([code(each.inside.rpartition(".")[2], 40), code(each.primitive, 30), when, size])
+        often = "each turn of a loop in " if each.call.loop else "each call of "
+        when = sentence(often, code(each.function.qualname, 50), " at ", pointer(each.place))
+        rows.append([code(each.function.name, 40), code(each.primitive, 30), when, size])
     searched = "calls of collectives of torch, NCCL, JAX and MPI"
     blocks: list[Block] = [Table(("Operation", "Primitive", "When", "Data Size"), rows, searched)]
     if len(found) > ROWS:
@@ -470,7 +471,7 @@ def _parallelism(study: Study) -> Section:
         "7. Parallelism & Distribution",
         [],
         [
-            Section("7.1 Parallelism Strategy", [Bullets(list(strategies(study.reading)))]),
+            Section("7.1 Parallelism Strategy", [Bullets(list(strategies(study)))]),
             Section("7.2 Communication Patterns", blocks),
             Section("7.3 Compute-Communication Overlap", [Bullets(list(overlap(study)))]),
         ],
@@ -567,7 +568,9 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
         found.append(f"  compilation, as {compiled[1].text[:60]} {at(Place(compiled[0], compiled[1].line))}")
     lines += found or ["  none found (searched: kernels, autotuners, compilation)"]
     lines.append("limitations:")
-    limits = [f"  {one.pitfall.symbol} {at(one.pitfall.cause)}: {one.effect}" for one in telling(study)[:5]]
+    # A message of several lines would look like several limitations.
+    pitfalls = [(one.pitfall, " ".join(one.effect.split())) for one in telling(study)[:5]]
+    limits = [f"  {pitfall.symbol} {at(pitfall.cause)}: {effect}" for pitfall, effect in pitfalls]
     lines += limits or ["  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"]
     lines.append("details:")
     return [*lines, *(f"  {report}{anchor(title)}" for title in DETAILS[is_implementation])]

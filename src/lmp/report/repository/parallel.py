@@ -1,17 +1,18 @@
-"""Parallelism by the collectives that are called, and by the wrappers of public libraries."""
+"""Parallelism by the collectives that are called, by the wrappers of public libraries, and by what settings name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
-from lmp.codebase.graph.records import Call
+from lmp.codebase.graph.graph import CALLED
+from lmp.codebase.graph.records import Call, Function
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.words import split
 from lmp.report.document.parts import Bold, Line
-from lmp.report.repository.pieces import joined, pointer, sentence
+from lmp.report.repository.pieces import ASIDE, joined, pointer, sentence
 from lmp.report.repository.study import Study
 
 COLLECTIVES = re.compile(
@@ -22,64 +23,131 @@ STRATEGIES = (
     (
         "Data Parallelism",
         r"^(?:DistributedDataParallel|DDP|fully_shard|FullyShardedDataParallel|FSDP|DistributedSampler)$",
+        r"dp|(?:data|dp)_?(?:parallel|size|degree)\w*|ici_(?:data|fsdp)_\w+",
     ),
     (
         "Tensor Parallelism",
         r"^(?:ColwiseParallel|RowwiseParallel|parallelize_module|ColumnParallelLinear|RowParallelLinear)$",
+        r"tp|(?:\w+_)?(?:tensor|tp)_?(?:model_)?(?:parallel|size|degree)\w*|ici_tensor_\w+",
     ),
-    ("Pipeline Parallelism", r"^(?:PipelineStage|isend|irecv|batch_isend_irecv|Schedule1F1B|build_pipeline_schedule)$"),
-    ("Sequence Parallelism", r"^(?:SequenceParallel|context_parallel|ring_attention|ulysses\w*)$"),
+    (
+        "Pipeline Parallelism",
+        r"^(?:PipelineStage|Schedule1F1B|build_pipeline_schedule)$",
+        r"pp|(?:\w+_)?(?:pipeline|pp)_?(?:model_)?(?:parallel|size|degree)\w*|ici_pipeline_\w+",
+    ),
+    (
+        "Sequence Parallelism",
+        r"^(?:SequenceParallel|context_parallel|ring_attention|ulysses\w*)$",
+        r"sp|cp|(?:\w+_)?(?:sequence|context|sp|cp)_?(?:parallel|size|degree)\w*|(?:\w+_)?(?:ring_attn|ulysses)\w*",
+    ),
 )
-"""Names that torch and the libraries beside it give to each strategy."""
+"""Names that torch and the libraries beside it give to each strategy, and those of its settings and mesh axes."""
+GROUPS = {
+    "Data Parallelism": frozenset(["dp", "data"]),
+    "Tensor Parallelism": frozenset(["tp", "tensor"]),
+    "Pipeline Parallelism": frozenset(["pp", "pipeline"]),
+    "Sequence Parallelism": frozenset(["sp", "cp", "sequence", "context", "ring", "ulysses"]),
+}
+"""Words that name the group of processes of a strategy."""
+SUMS = ("all_reduce", "psum", "all_sum", "ncclAllReduce")
+SENDS = ("isend", "irecv", "batch_isend_irecv", "ppermute", "ncclSend", "ncclRecv")
 STREAMS = re.compile(r"^(?:Stream|wait_stream|record_stream|cudaStreamCreate\w*|cudaMemcpyAsync|stream)$")
 SHOWN = 4
 YES = (" Yes, at ", " where they are asked for, at ")
 """What stands before the places of a strategy that is there."""
+ABOVE = 4
+"""Calls from a layer's forward, or from what computes attention, down to a collective that is a part of it."""
 
 
 @dataclass(frozen=True)
 class Collective:
     primitive: str
-    inside: str
-    place: Place
+    function: Function
+    call: Call
+
+    @property
+    def place(self) -> Place:
+        return Place(self.function.file, self.call.line)
 
 
 def collectives(reading: Reading) -> list[Collective]:
     return [
-        Collective(call.name, function.qualname, Place(function.file, call.line))
+        Collective(call.name, function, call)
         for function in reading.functions
         for call in function.calls
-        if COLLECTIVES.match(call.name)
+        # A method of the name that is the code base's own calls one, or does something else.
+        if COLLECTIVES.match(call.name) and all(edge.call is not call for edge in reading.graph.edges[function])
     ]
 
 
-def strategies(reading: Reading) -> Iterator[Line]:
-    """Yes where a wrapper or a collective of it is called, each with places; else what was looked for."""
-    reduced = [
-        each for each in collectives(reading) if each.primitive in ("all_reduce", "psum", "all_sum", "ncclAllReduce")
-    ]
-    for title, pattern in STRATEGIES:
-        wanted = re.compile(pattern)
+def strategies(study: Study) -> Iterator[Line]:
+    """Yes where a wrapper or a collective of it is called, with places; else candidates, or what was looked for."""
+    reading = study.reading
+    every = collectives(reading)
+    known: dict[str, list[Collective]] = {}
+    for each in every:
+        known.setdefault(_of_group(each.call), []).append(each)
+    # A sum within a layer adds up its parts; what attention sends on are keys and values of a part of the sequence.
+    unnamed = known.pop("", [])
+    sums = [each for each in unnamed if each.primitive in SUMS]
+    sent = [each for each in unnamed if each.primitive in SENDS]
+    for title, found, is_it in (
+        ("Tensor Parallelism", sums, _is_layer),
+        ("Sequence Parallelism", sent, reading.attends.__contains__),
+    ):
+        known.setdefault(title, []).extend(each for each in found if _above(reading, each.function, is_it))
+    # Another sum may be of gradients, of measures or of a warm-up, and what is sent may be a stage's or a cache.
+    open_ones = {"Tensor Parallelism": sums, "Pipeline Parallelism": sent}
+    for title, wrappers, settings in STRATEGIES:
+        wanted = re.compile(wrappers)
         places = [
             Place(function.file, call.line)
             for function in reading.functions
             for call in function.calls
             if wanted.match(call.name)
-        ]
-        if title == "Tensor Parallelism" and not places:
-            inside = {function.qualname for function in reading.attending}
-            places = [each.place for each in reduced if each.inside in inside]
+        ] or [each.place for each in known.get(title, ())]
+        taken = [each.place for found in known.values() for each in found]
+        candidates = [pointer(each.place) for each in open_ones.get(title, ()) if each.place not in taken]
+        named = [pointer(place, name) for name, place in _settings(study, re.compile(settings, re.IGNORECASE))]
         if places:
             yield sentence(Bold(f"{title}:"), YES[0], joined([pointer(place) for place in places[:SHOWN]]), ".")
-        elif title == "Tensor Parallelism" and reduced:
-            # A sum over GPUs that no call of a model leads to may be of gradients, of measures or of a warm-up.
-            candidates = joined([pointer(each.place) for each in reduced[:SHOWN]])
-            yield sentence(Bold(f"{title}:"), " not determined, candidates: ", candidates, ".")
+        elif named or candidates:
+            shown = joined([*named[:SHOWN], *candidates[:SHOWN]])
+            yield sentence(Bold(f"{title}:"), " not determined, candidates: ", shown, ".")
         else:
-            yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers and collectives).")
+            yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers, collectives and settings).")
     placed = _placed(reading)
     if placed:
         yield sentence(Bold("Layers on several devices:"), YES[1], joined(list(map(pointer, placed[:SHOWN]))), ".")
+
+
+def _of_group(call: Call) -> str:
+    """The strategy that the group of a collective is named for."""
+    names = (part for chain in call.given for part in chain if isinstance(part, str))
+    said = {word for name in names if "group" in split(name) for word in split(name)}
+    return next((title for title, words in GROUPS.items() if words & said), "")
+
+
+def _is_layer(function: Function) -> bool:
+    return function.owner is not None and function.name in CALLED
+
+
+def _above(reading: Reading, function: Function, is_it: Callable[[Function], bool]) -> bool:
+    """Whether a function is such a one, or one calls it, or another one that calls it."""
+    around, seen = {function}, {function}
+    for _ in range(ABOVE):
+        if any(map(is_it, around)):
+            return True
+        around = {edge.caller for each in around for edge in reading.graph.callers.get(each, ())} - seen
+        seen |= around
+    return False
+
+
+def _settings(study: Study, wanted: re.Pattern[str]) -> Iterator[tuple[str, Place]]:
+    for row in study.ranked("configuration"):
+        name = row.symbol.rpartition(".")[2].replace("-", "_").lstrip("_")
+        if wanted.fullmatch(name) and not ASIDE.search(row.place.file):
+            yield row.symbol, row.place
 
 
 PLACED = re.compile(r"(?:\w+_)?(?:device_map|gpu_split|tensor_split|multi_gpu|layer_devices|layers?_to_devices?)")
@@ -114,7 +182,9 @@ def overlap(study: Study) -> Iterator[Line]:
         Place(function.file, call.line)
         for function in study.reading.functions
         for call in function.calls
-        if (STREAMS.match(call.name) and call.name != "stream") or _is_async(study, function.file, call)
+        if (STREAMS.match(call.name) and call.name != "stream")
+        or call.name in SENDS[:3]
+        or _is_async(study, function.file, call)
     ]
     if found:
         yield sentence("Streams and asynchronous calls at ", joined([pointer(place) for place in found[:6]]), ".")

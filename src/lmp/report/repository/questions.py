@@ -78,7 +78,7 @@ def questions(study: Study) -> Iterator[Section]:
     # One source for section 7.1 and this answer.
     used: list[list[Inline]] = [
         list(line[:-1])
-        for line in strategies(study.reading)
+        for line in strategies(study)
         if isinstance(line, Sequence) and not isinstance(line, str) and not set(YES).isdisjoint(map(str, line))
     ]
     yield _question("How is parallelism configured?", [*_settings(study, _DEGREES), *used])
