@@ -84,3 +84,55 @@ def test_an_else_whose_other_branch_is_not_drawn_says_what_it_is(tmp_path: Path)
     assert re.search(rf"else: +# net\.py:{at}\n +# \(not: if greedy:\)\n", loop)
     # The line of the call is the end of a statement, which says nothing alone.
     assert re.search(rf" self\.sample_token\(…\) +# net\.py:{at + 2}\n", loop)
+
+
+def test_both_branches_of_a_choice_have_their_condition(tmp_path: Path) -> None:
+    # The second of the two calls stands behind an ``else`` without a colon: without the condition both would be run.
+    # An argument on a line of its own is no statement, and what asks an unknown object for its length leads nowhere.
+    text = """import tiktoken
+import torch
+
+
+def attention(x):
+    return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def sample_token(x):
+    return torch.multinomial(attention(x), 1)
+
+
+def is_first():
+    return torch.argmax(torch.zeros(1))
+
+
+class Data:
+    def __len__(self):
+        return 3
+
+
+def generate(model, x, loader, whole):
+    for _ in range(loader.__len__()):
+        x = model(x)
+        x = (
+            attention(x)
+            if whole
+            else sample_token(x)
+        )
+        print(
+            shown=is_first(),
+        )
+    return x
+
+
+if __name__ == "__main__":
+    generate(torch.nn.Linear(2, 2), torch.zeros(2), [], True)
+"""
+    found = reported(written(tmp_path / "run", {"README.md": "# run\n\nA language model.\n", "run.py": text}))
+    loop = found.section("Prefill vs decode loop (real nesting)")
+    lines = [line.strip() for line in loop.split("\n")]
+    assert any(line.startswith("attention(x)") for line in lines)
+    assert "# (if whole)" in lines
+    assert any(line.startswith("else sample_token(x)") for line in lines)
+    assert any(line.startswith("is_first(…)") for line in lines)
+    assert "Data.__len__" not in loop
+    assert found.review.findings == []

@@ -444,13 +444,14 @@ class CallGraph:
         # Of remote objects that publish their methods with a prefix.
         found += self.methods.get(f"exposed_{name}", ())
         near = self._alike(receiver, found)
-        if name in COMMON and len(words(receiver)) == 1:
+        is_common = name in COMMON or name.startswith("__")
+        if is_common and len(words(receiver)) == 1:
             # A common name says something where one class of the same file has it.
             here = self._here(near, function.file)
             near = here if len(here) == 1 else []
         if near:
             return dict.fromkeys(self._ranked(near)[:4] or near[:1], "name")
-        if name in COMMON or not found:
+        if is_common or not found:
             if name == "forward":
                 why = "forward of an object that is not known here"
                 self.lost.setdefault(function, []).append(Lost(call.line, call.written, why))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
@@ -35,6 +35,8 @@ OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
 ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
 """Routes by which a request for text comes in."""
+MOST_GROUPS = 4
+"""Groups of commands, one in another."""
 MOST_SERVERS = 2
 """Files with such routes up to which each route is named; where more servers stand side by side, only they are."""
 CONFIG = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|Parameters)$")
@@ -50,9 +52,12 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
 
     running = reading.reaching(leaves(reading))
     installed = {each.what for each in reading.facts.entries if each.kind == "cli"}
+    scripts: dict[tuple[str, str], str] = {}
     for each in reading.facts.entries:
         if each.kind == "cli" and ":" in each.what:
             target = _target(reading, each.what)
+            if target is not None:
+                scripts[target.file, each.what.rpartition(":")[2].strip()] = each.name
             if isinstance(target, Place):
                 add("cli", each.what.rpartition(":")[2].strip(), target, each.name)
             elif target is not None and (reading.roles.get(each.place.file) != "vendored" or target in running):
@@ -76,8 +81,8 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             if graph.body is None and function.qualname == "main" and (only is None or function in only):
                 kind, started = _native_main(reading, function, role)
                 add(kind, started.qualname, place(started), file.rpartition("/")[2].rpartition(".")[0])
-            elif any(len(chain) > 1 and "command" in chain for chain in function.decorators):
-                add("cli", function.qualname, place(function), function.name.replace("_", "-"))
+            elif _made_command(function, ("command",)):
+                add("cli", function.qualname, place(function), _command(reading, function, scripts))
             elif function.qualname and role == "source" and _serves(reading, function):
                 add("server", function.qualname, place(function), f"{function.name}(...)", 1)
                 if function.owner is not None and function.owner.name[0] != "_":
@@ -128,6 +133,35 @@ def _handed(reading: Reading, function: Function) -> list[Function]:
     """What a function that does nothing else hands to another package, which gives it the arguments: ``Fire(run)``."""
     edges = reading.graph.edges.get(function, ())
     return [edge.callee for edge in edges] if all(edge.how == "callback" for edge in edges) else []
+
+
+def _made_command(function: Function, by: tuple[str, ...]) -> Chain:
+    """The decorator that makes a command or a group of commands of a function: ``main.command``."""
+    found = (chain for chain in function.decorators if len(chain) > 1 and not set(by).isdisjoint(chain))
+    return next(found, ())
+
+
+def _command(reading: Reading, function: Function, scripts: Mapping[tuple[str, str], str], deep: int = 0) -> str:
+    """How a command line names it: the script that is installed, groups, its own name. Not all may be known."""
+    graph = reading.facts.graphs[function.file]
+    chain = _made_command(function, ("command", "group"))
+    first = str(chain[0]) if chain else ""
+    values = reading.graph.evaluator.top(function.file, first, 0)
+    groups = [each.of for each in values if isinstance(each, FunctionValue) and each.of is not function]
+    if groups and deep < MOST_GROUPS:
+        before = _command(reading, groups[0], scripts, deep + 1)
+    elif deep:
+        return scripts.get((function.file, function.name), "")
+    else:
+        before = scripts.get((function.file, first), "")
+        alike = [each for each in graph.functions if _made_command(each, ("command",))[:1] == chain[:1]]
+        if script := before if len(alike) == 1 else scripts.get((function.file, function.name), ""):
+            # One command alone has no name of its own.
+            return script
+    calls = graph.body.calls if graph.body is not None else ()
+    named = [call for call in calls if chain[:-1] in call.callee and call.line <= function.line]
+    own = max(named, key=lambda each: each.line).text if named else ""
+    return f"{before} {own or function.name.replace('_', '-')}".strip()
 
 
 def _subcommands(reading: Reading) -> Iterator[tuple[str, Function | Class]]:
@@ -249,9 +283,14 @@ def _native_main(reading: Reading, main: Function, role: str) -> tuple[str, Func
     return "server" if "server" in main.file else beside, handed
 
 
-def _package(reading: Reading, file: str) -> str:
-    """The package whose first file it is; one in the folder that was read has the folder's name."""
-    return file.rpartition("/")[0].rpartition("/")[2] or reading.facts.root_name
+def package_of(reading: Reading, file: str) -> str:
+    """The package whose first file it is, with those around it; the folder that was read may be one."""
+    parts, names = file.split("/")[:-1], list[str]()
+    while parts and (f"{'/'.join(parts)}/__init__.py" in reading.facts.graphs or not names):
+        names.insert(0, parts.pop())
+    if not parts and "__init__.py" in reading.facts.graphs:
+        names.insert(0, reading.facts.root_name)
+    return ".".join(names)
 
 
 def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, str, str]]:
@@ -286,7 +325,7 @@ def _handed_out(reading: Reading, running: set[Function]) -> list[tuple[Place, s
                 else:
                     continue
                 if runs or value in models:
-                    found.append((place(value.of), name, f"from {_package(reading, file)} import {name}"))
+                    found.append((place(value.of), name, f"from {package_of(reading, file)} import {name}"))
     return found
 
 

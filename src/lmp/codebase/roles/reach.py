@@ -189,8 +189,13 @@ class Reading:
 
     @cached_property
     def trains(self) -> list[Function]:
-        """Functions that take a gradient themselves, or apply it."""
-        return [each for each in self.functions if {call.name for call in each.calls} & operators.TRAINS]
+        """Functions that take a gradient themselves, or apply it. A function of the name ``backward`` is no tensor's
+        method."""
+
+        def takes(call: Call) -> bool:
+            return call.name in operators.TRAINS and (call.name != "backward" or "." in call.written)
+
+        return [each for each in self.functions if any(map(takes, each.calls))]
 
     @cached_property
     def running(self) -> set[Function]:

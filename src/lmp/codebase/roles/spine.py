@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from lmp.codebase.graph.records import Function
-from lmp.codebase.roles import operators
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import MODELS, PARTS, Reading
 from lmp.codebase.roles.words import says, split
@@ -16,6 +15,7 @@ from lmp.codebase.roles.words import says, split
 def leaves(reading: Reading) -> frozenset[Function]:
     """Where a run of a model ends: attention, sampling, cache writes, kernels, the step of an optimizer."""
     found: set[Function] = {*reading.attends, *reading.samples, *reading.runs_model, *reading.starts_attention}
+    found.update(each for each in reading.trains if not each.native)
     launches = {(each.place.file, each.inside) for each in reading.facts.launches}
     kernels = {
         (each.place.file, each.place.line)
@@ -25,10 +25,9 @@ def leaves(reading: Reading) -> frozenset[Function]:
     for function in reading.functions:
         name = function.name
         worked = says(name, "attention") or says(name, "sampling")
-        trains = not function.native and {call.name for call in function.calls} & operators.TRAINS
         starts = says(name, "attention") and (function.file, function.qualname) in launches
         native = (function.file, function.line) in kernels or (function.native and function.calls and worked)
-        if trains or starts or native or says(name, "kv_write"):
+        if starts or native or says(name, "kv_write"):
             found.add(function)
     for edges in reading.graph.edges.values():
         found |= {edge.callee for edge in edges if edge.how == "queue" and reading.is_own(edge.callee.file)}
@@ -44,10 +43,19 @@ def paths_of(reading: Reading) -> Paths:
 @lru_cache(maxsize=1)
 def decode_loops(reading: Reading) -> tuple[Function, ...]:
     """Functions whose loop runs a step of the model again and again, the nearest to the step first. Where what runs it
-    is handed in, those count that draw again and again."""
+    is handed in, those count that draw again and again. What only works out gradients of an operator comes last."""
     paths = paths_of(reading)
     reach = reading.attending | reading.reaching({*reading.runs_model, *reading.native_attends})
-    return tuple(paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling))
+    found = paths.repeating(paths.hubs, reach) or paths.repeating(paths.sampling)
+    return tuple(sorted(found, key=lambda each: _is_gradient(reading, each)))
+
+
+def _is_gradient(reading: Reading, function: Function, most: int = 4) -> bool:
+    """The method ``backward`` beside a ``forward``, and what nothing but such methods call."""
+    if function.name == "backward" and function.owner is not None and "forward" in function.owner.methods:
+        return True
+    callers = reading.graph.callers.get(function, ())
+    return most > 0 and bool(callers) and all(_is_gradient(reading, edge.caller, most - 1) for edge in callers)
 
 
 @lru_cache(maxsize=1)

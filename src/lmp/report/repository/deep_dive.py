@@ -81,9 +81,11 @@ def _loop(study: Study) -> Section:
 
 def _no_loop(study: Study) -> Line:
     searched = "functions with a loop from which calls lead to attention, sampling, or a step of training"
-    candidates = [_pointer(each) for each in study.reading.attending if each.owner is None or each.loops][:4]
+    attending = [each for each in study.reading.attending if study.base.files[each.file].role != "test"]
+    attending.sort(key=lambda each: (not each.loops, each.file, each.line))
+    candidates = [_pointer(each) for each in attending if each.qualname and (each.owner is None or each.loops)]
     if candidates:
-        return sentence("Loop that runs a model: not determined, candidates: ", joined(candidates), ".")
+        return sentence("Loop that runs a model: not determined, candidates: ", joined(candidates[:4]), ".")
     return f"Loop that runs a model: none found (searched: {searched})."
 
 

@@ -46,6 +46,8 @@ class Step:
     place: Place
     target: Function | None = None
     remark: str = ""
+    called: str = ""
+    """What is called, as written."""
     launch: Launch | None = None
     around: tuple[Step, ...] = ()
     """The loops and branches that it stands in, outermost first."""
@@ -121,7 +123,7 @@ class Drawer:
         for step in found.every():
             if step.remark.startswith(("not resolved", "one of", "by its name")):
                 names = " or ".join(each.target.qualname for each in step.inside if each.target and each.is_alternative)
-                found.open_calls.append((step.text, step.place, f"{step.remark}{': ' * bool(names)}{names}"))
+                found.open_calls.append((step.called, step.place, f"{step.remark}{': ' * bool(names)}{names}"))
         return found
 
     def body(self, function: Function) -> list[Step]:
@@ -141,11 +143,14 @@ class Drawer:
             written = edge.call.written if edge.call else name
             again = any(at == line for at, _ in found)
             text = f"{written}(…)" if again else self.text(lines, line, f"{written}(…)")
-            step = Step(text, place, edge.callee, _remark(edge), around=self.around(lines, line, function, known))
+            chosen = _chosen(lines, line)
+            remark = ", ".join(filter(None, (_remark(edge), chosen)))
+            around = self.around(lines, line, function, known)
+            step = Step(text, place, edge.callee, remark, around=around, called=written)
             meant = list(dict.fromkeys(each.callee for each in several))
             if len(meant) > 1:
                 step.target = None
-                step.remark = f"one of {len(meant)}"
+                step.remark = ", ".join(filter(None, (f"one of {len(meant)}", chosen)))
                 # Nothing of the name is called where it stands: the mark says that it is no quoted line.
                 words = ["either", *["or"] * len(meant)]
                 step.inside = [
@@ -156,9 +161,12 @@ class Drawer:
         for launch in self.launches.get((function.file, function.qualname), ()):
             text = self.text(lines, launch.place.line, launch.kernel)
             around = self.around(lines, launch.place.line, function, known)
-            found[launch.place.line, launch.kernel] = Step(text, launch.place, launch=launch, around=around)
+            # The call graph knows a kernel as a function too.
+            same = (key for key, step in found.items() if key[0] == launch.place.line and _starts(step, launch))
+            key = next(same, (launch.place.line, launch.kernel))
+            found[key] = Step(text, launch.place, launch=launch, around=around)
         for call in function.calls:
-            is_leaf = call.name in OPERATORS or operators.ATTENTION.search(call.written) is not None
+            is_leaf = call.name in OPERATORS or operators.ATTENTION.search(f".{call.written}") is not None
             if is_leaf and not any(at == call.line for at, _ in found):
                 text = self.text(lines, call.line, f"{call.written}(…)")
                 around = self.around(lines, call.line, function, known)
@@ -166,7 +174,8 @@ class Drawer:
         for line, written, why in self.lost.get(function, ())[:LOST]:
             place = Place(function.file, line)
             around = self.around(lines, line, function, known)
-            found[line, written] = Step(f"{written}(…)", place, remark=f"not resolved: {why}", around=around)
+            remark = f"not resolved: {why}"
+            found[line, written] = Step(f"{written}(…)", place, remark=remark, around=around, called=written)
         return [found[key] for key in sorted(found)]
 
     @staticmethod
@@ -179,9 +188,10 @@ class Drawer:
 
     @staticmethod
     def text(lines: list[str], line: int, otherwise: str) -> str:
-        """The line as it stands; a call that runs over several lines is cut. Of a statement's end the call alone."""
+        """The line as it stands; a call that runs over several lines is cut. Of a statement's end, and of an argument
+        on a line of its own, the call alone."""
         text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-        ends = sum(map(text.count, ")]}")) > sum(map(text.count, "([{"))
+        ends = text.endswith(",") or sum(map(text.count, ")]}")) > sum(map(text.count, "([{"))
         return text if text and not ends and not text.startswith(("#", ")", ".")) else otherwise
 
     @staticmethod
@@ -202,6 +212,12 @@ class Drawer:
                     known[at] = step
                     found.append(step)
         return tuple(reversed(found))
+
+
+def _chosen(lines: list[str], line: int) -> str:
+    """The condition of what stands before an ``if`` on the next line."""
+    following = lines[line].strip() if line < len(lines) else ""
+    return following if following.startswith("if ") and not following.endswith((":", "{", ";")) else ""
 
 
 def _other(lines: list[str], at: int) -> tuple[int, str]:
@@ -233,6 +249,11 @@ def is_helper(function: Function) -> bool:
 
 def _is_plain(name: object, function: Function) -> bool:
     return isinstance(name, str) and (hasattr(builtins, name) or name in function.params)
+
+
+def _starts(step: Step, launch: Launch) -> bool:
+    of = launch.of
+    return of is not None and step.target is not None and step.target.key == (of.file, of.line)
 
 
 def _remark(edge: Edge) -> str:

@@ -212,9 +212,7 @@ def questions(study: Study) -> Section:
 def _calls(study: Study) -> Iterator[Line]:
     seen: set[str] = set()
     for _, nest in study.nests:
-        for text, place, how in nest.open_calls:
-            called = (text.partition(" = ")[2] or text).removeprefix("return ")
-            name = called if called.startswith("getattr") else called.partition("(")[0]
+        for name, place, how in nest.open_calls:
             if name in seen:
                 continue
             seen.add(name)

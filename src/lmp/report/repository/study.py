@@ -246,7 +246,7 @@ class Study:
         if not self.llm.related:
             return []
         roots = [("The loop", LOOP_LINES, each) for each in self.loops[:1]]
-        roots = roots or [("From an operator to its kernels", OPERATOR_LINES, each) for each in self.operators]
+        roots = roots or [("From an operator to what computes it", OPERATOR_LINES, each) for each in self.operators]
         found = [(title, self._drawer.nest(root, most)) for title, most, root in roots]
         models = [each for each in self.reading.attending if each.name in ("forward", "__call__") and each.loops]
         models = [each for each in models if self.loops and not any(each.qualname in nest.names for _, nest in found)]
@@ -290,18 +290,20 @@ class Study:
 
     @cached_property
     def operators(self) -> list[Function]:
-        """Of a library of kernels without a loop that runs a model: public functions that lead to a launch."""
+        """Of a library of kernels without a loop that runs a model: public functions that lead to a launch, or to
+        attention of another package."""
         if self.loops:
             return []
         starts = {
             (each.place.file, each.inside) for each in self.base.facts.launches if self.base.is_own(each.place.file)
         }
         launching = [each for each in self.reading.functions if (each.file, each.qualname) in starts]
-        above = self.reading.reaching(launching)
+        above = self.reading.reaching([*launching, *self.reading.attends])
         public = [
             each
             for each in above
-            if each.owner is None and each.outer is None and not each.native and not _NOT_PUBLIC.search(each.name)
+            if each.qualname and each.owner is None and each.outer is None and not each.native
+            if not _NOT_PUBLIC.search(each.name) and self.base.files[each.file].role != "test"
         ]
         taken = {(d.place.file, d.place.line): self.base.imported_by(d) for d in self.base.definitions}
         public.sort(
@@ -444,9 +446,10 @@ class Study:
         told = self.docstring(definition, width)
         if told:
             return told
+        silent = "its docstring has no summary" if definition.doc else "no docstring"
         if definition.kind != "class":
             taken = self.signature(definition)
-            return ["no docstring; takes ", code(taken, width)] if taken != "()" else ["no docstring; takes nothing"]
+            return [f"{silent}; takes ", code(taken, width)] if taken != "()" else [f"{silent}; takes nothing"]
         methods = [name for name in definition.methods if not name.startswith("_")]
         if methods:
             # What is set up and asked for says least of what it does.
@@ -454,16 +457,16 @@ class Study:
             while len(shown) > 1 and len(", ".join(shown)) > width:
                 shown.pop()
             more = [f" and {len(methods) - len(shown)} more"] if len(methods) > len(shown) else []
-            return ["no docstring; methods ", code(", ".join(shown), width), *more]
+            return [f"{silent}; methods ", code(", ".join(shown), width), *more]
         fields = self.fields(definition)
         if fields:
             more = [f" and {len(fields) - 6} more"] if len(fields) > 6 else []
-            return ["no docstring; fields ", code(", ".join(fields[:6]), width), *more]
+            return [f"{silent}; fields ", code(", ".join(fields[:6]), width), *more]
         made = self.base.methods.get((definition.place.file, f"{definition.qualname}.__init__"))
         taken = self.signature(made) if made is not None else "()"
         made_with: list[Inline] = ["; made with ", code(taken, width)] if taken != "()" else []
         bases: list[Inline] = ["; a ", code(", ".join(definition.bases), width)] if definition.bases else []
-        return ["no docstring", *bases, *made_with]
+        return [silent, *bases, *made_with]
 
     def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
         """Its first line in quotes, where it says more than the name."""
