@@ -80,7 +80,7 @@ def _of_little(study: Study) -> Iterator[Line]:
     if not study.llm.related:
         yield sentence("It runs no language model: ", study.llm.line(), ".")
     if not study.base.facts.kernels:
-        yield "It has no GPU kernels of its own: none found in Triton, CUDA, Metal, TileLang, CuTe, Pallas or Numba."
+        yield "GPU kernels of its own: none found (searched: Triton, CUDA, Metal, TileLang, CuTe, Pallas, Numba)."
 
 
 def _composed(study: Study) -> Iterator[Line]:
