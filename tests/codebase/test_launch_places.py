@@ -37,6 +37,18 @@ def test_of_kernels_of_one_name_the_one_of_the_file_or_of_the_import(read: Read)
     }
 
 
+def test_a_block_size_may_be_given_by_its_place(read: Read) -> None:
+    # The second parameter is a constexpr. What a list gives item by item may be any of them.
+    facts = read(
+        {
+            "a.py": KERNEL
+            + "def run(x):\n    fwd_kernel[(1,)](x, 64)\n"
+            + "def other(x, sizes):\n    fwd_kernel[(1,)](*sizes, 32)\n"
+        }
+    )
+    assert [dict(launch.values) for launch in facts.launches] == [{"BLOCK": "64"}, {}]
+
+
 def test_a_method_is_of_its_own_class(read: Read) -> None:
     one = (
         "    @cute.kernel\n    def kernel(self, x): pass\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from lmp.codebase.facts import Kernel, Launch, Place
 from lmp.codebase.source import Scope, Source
@@ -41,6 +42,8 @@ class Candidate:
     values: Mapping[str, str]
     certain: bool
     """It is a launch even where no kernel of that name is found."""
+    given: tuple[str, ...] = ()
+    """Its arguments without a name, up to the first that is a list given item by item."""
 
 
 def candidates(source: Source) -> list[Candidate]:
@@ -83,6 +86,8 @@ def _candidate(
         return
     named = {each.attr if isinstance(each, ast.Attribute) else ast.unparse(each): source.dotted(each) for each in meant}
     function = scope.function() if scope else None
+    given = node.args if isinstance(node.func, ast.Subscript) else []
+    plain = takewhile(lambda each: not isinstance(each, ast.Starred), given)
     # The kernel's own line, which may be below that of the call's first bracket.
     place = Place(source.file, kernel.end_lineno or kernel.lineno)
     yield Candidate(
@@ -94,6 +99,7 @@ def _candidate(
         grid[:LONGEST],
         values,
         certain,
+        tuple(source.written(each)[:LONGEST] for each in plain),
     )
 
 
@@ -127,7 +133,9 @@ def launches(found: Iterable[Candidate], kernels: Iterable[Kernel], meant: Meant
         named = [(name, dotted) for name, dotted in zip(each.names, each.dotted, strict=True) if name in known]
         for name, dotted in named:
             found_one = _started(known[name], each, dotted, meant)
-            values = {key: value for key, value in each.values.items() if configures(key, found_one)}
+            placed = dict(zip(found_one.parameters, each.given, strict=False)) if found_one is not None else {}
+            every = {**placed, **each.values}
+            values = {key: value for key, value in every.items() if configures(key, found_one)}
             of = found_one.place if found_one is not None else None
             started.append(Launch(name, each.place, each.inside, each.grid, values, of))
         if not named and each.certain:

@@ -32,7 +32,7 @@ def pitfalls(study: Study) -> Section:
     items += _unset(study)
     searched = "asserts, refusals, fixed ports and paths, dropped arguments, reads without a default"
     after: list[Inline] = [
-        "What is most like what readers of other code bases named comes first; more refusals are in ",
+        "What is most like what readers of other code bases named comes first; what comments and warnings say is in ",
         Link(NOTES, anchor(NOTES)),
         ".",
     ]
