@@ -85,6 +85,12 @@ def test_an_annotation_means_the_classes_below_too(tmp_path: Path) -> None:
     assert ("Makes.go", "B.other") not in found
 
 
+def test_a_call_on_an_interface_leads_to_what_declares_it_too(tmp_path: Path) -> None:
+    text = f"{A}\nclass B(A):\n    def run(self):\n        return 2\n"
+    found = edges(tmp_path, m=text + "\ndef go(a: A):\n    a.run()\n")
+    assert {("go", "A.run"), ("go", "B.run")} <= found
+
+
 def test_an_override_is_reached_through_its_base(tmp_path: Path) -> None:
     text = (
         "class Base:\n    def run(self):\n        self.step()\n"

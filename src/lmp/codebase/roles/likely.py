@@ -186,12 +186,17 @@ class Likely:
                 found[f"nearer to {kind}"] = far.get(callee, math.inf) < far.get(caller, -1.0)
             found["share into the caller"] = into.get(caller, 0.0)
             found["share out of the callee"] = out_of.get(callee, 0.0)
-            for what, sections in (("ruled", self.ruled), ("shown", self.shown)):
-                for section, rows in (*sections.items(), ("entry_points", self.begins.ruled)):
-                    found[f"caller {what} in {section}"] = caller.key in rows
-                    found[f"callee {what} in {section}"] = callee.key in rows
+            found.update((f"caller {part}", 1.0) for part in self._played(caller.key))
+            found.update((f"callee {part}", 1.0) for part in self._played(callee.key))
             found["calls of the code base"] = math.log2(1 + max(SMALL, len(pairs)))
             yield every[0][0], found
+
+    def _played(self, key: Key) -> Iterator[str]:
+        """What rules say of it, in one section and in any."""
+        for what, sections in (("ruled", self.ruled), ("shown", self.shown)):
+            for section, rows in (*sections.items(), ("entry_points", self.begins.ruled)):
+                if key in rows:
+                    yield from (what, f"{what} in {section}")
 
     @cached_property
     def far(self) -> dict[str, Mapping[Function, float]]:
