@@ -539,7 +539,8 @@ class Evaluator:
         elif self._wide(found):
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
-                found = dict.fromkeys(given)
+                # What is made here comes first; users may give any other.
+                found = {**dict.fromkeys(given), **found}
         if not found:
             found.update(dict.fromkeys(self.put(name, depth, of)))
         if not found and name == "apply" and (run := self._applies(value)) is not None:
