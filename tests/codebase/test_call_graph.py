@@ -39,6 +39,8 @@ A = "class A:\n    def run(self):\n        pass\n\n    def other(self):\n       
         ("getattr(A(), 'run')()", "A.run"),
         ("getattr(A(), 'ru' + flag)()", "A.run"),
         ("functools.partial(A().run)()", "A.run"),
+        ("a = A.remote(flag)\n    a.run.remote()", "A.run"),
+        ("a = A.options(num_gpus=1).remote()\n    a.run.remote()", "A.run"),
         ("worker = A()\n    worker.call('run')", "A.run"),
         ("threading.Thread(target=A().run).start()", "A.run"),
         ("one, a = 1, A()\n    a.run()", "A.run"),
@@ -64,6 +66,29 @@ def test_a_parameter_is_what_its_calls_give(tmp_path: Path) -> None:
     text = f"{A}\nclass Holder:\n    def __init__(self, a):\n        self.a = a\n"
     text += "\n    def go(self):\n        self.a.run()\n"
     assert ("Holder.go", "A.run") in edges(tmp_path, m=text + "\ndef main():\n    Holder(A()).go()\n")
+
+
+def test_a_parameter_is_what_partial_gives(tmp_path: Path) -> None:
+    text = f"import functools\n{A}\ndef go(x, a=None, b=None):\n    a.run()\n    b.other()\n"
+    found = edges(tmp_path, m=text + "\ndef main():\n    return functools.partial(go, 1, A(), b=A())\n")
+    assert {("go", "A.run"), ("go", "A.other")} <= found
+
+
+def test_an_annotation_means_the_classes_below_too(tmp_path: Path) -> None:
+    # What is made on the spot is of its very class.
+    below = "class B(A):\n    def other(self):\n        return 2\n"
+    text = f"{A}\n{below}\nclass Told:\n    a: A\n\n    def go(self):\n        self.a.other()\n"
+    text += "\nclass Makes:\n    def __init__(self):\n        self.a = A()\n"
+    text += "\n    def go(self):\n        self.a.other()\n"
+    found = edges(tmp_path, m=text)
+    assert ("Told.go", "B.other") in found
+    assert ("Makes.go", "B.other") not in found
+
+
+def test_a_call_on_an_interface_leads_to_what_declares_it_too(tmp_path: Path) -> None:
+    text = f"{A}\nclass B(A):\n    def run(self):\n        return 2\n"
+    found = edges(tmp_path, m=text + "\ndef go(a: A):\n    a.run()\n")
+    assert {("go", "A.run"), ("go", "B.run")} <= found
 
 
 def test_an_override_is_reached_through_its_base(tmp_path: Path) -> None:

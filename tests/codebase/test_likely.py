@@ -71,7 +71,12 @@ def test_a_name_needs_something_that_is_done(tmp_path: Path, monkeypatch: pytest
     assert [row.symbol for row in rows] == ["sample"]
 
 
-def test_calls_that_matter_are_shown_once(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+DRAWS = "\n\ndef draw(logits):\n    return torch.multinomial(logits, 1)\n"
+
+
+def test_calls_that_matter_are_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.py").write_text(TEXT + DRAWS)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     # grow calls pour twice: one call of the nesting. Nothing calls stone.
     weigh(monkeypatch, nesting={"": -2.5, "callee loops": 1.0})
     assert [(edge.caller.qualname, edge.callee.qualname, edge.line) for edge in nesting(reading)] == [
@@ -80,6 +85,21 @@ def test_calls_that_matter_are_shown_once(reading: Reading, monkeypatch: pytest.
     # -2.5 points are 7.6 of 100, and 10 are needed.
     weigh(monkeypatch, nesting={"": -2.5})
     assert nesting(reading) == []
+
+
+def test_where_no_model_is_run_no_call_matters(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without draw nothing attends, draws, trains, writes a cache or makes a batch.
+    weigh(monkeypatch, nesting={"": 2.0})
+    assert nesting(reading) == []
+
+
+def test_a_call_has_the_parts_of_its_ends_as_witnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = "\n\ndef step(logits):\n    return draw(pour(logits))\n"
+    (tmp_path / "run.py").write_text(TEXT + DRAWS + step)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    # Of the three calls only that of draw leads to what rules find: -3 + 3 points are a half.
+    weigh(monkeypatch, nesting={"": -3.0, "callee ruled in sampling": 3.0})
+    assert [(edge.caller.qualname, edge.callee.qualname) for edge in nesting(reading)] == [("step", "draw")]
 
 
 def test_what_users_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1113,3 +1113,43 @@ def test_what_draws_may_run_a_decoder_without_the_model_around_it(tmp_path: Path
     (tmp_path / "net.py").write_text(PAIR)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     assert {each.qualname for each in Paths(reading).hubs} == {"train", "Translator.translate"}
+
+
+SOLVED = """import torch
+from torchdiffeq import odeint
+
+
+def mixed_attention(query, key, value):
+    return torch.softmax(query @ key.T, -1) @ value
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return mixed_attention(x, x, x)
+
+
+class Flow:
+    def __init__(self):
+        self.net = Net()
+
+    def sample(self, x):
+        def speed(t, x):
+            return self.net(x)
+
+        return odeint(speed, x, torch.linspace(0, 1, 8))
+"""
+
+
+def test_an_inner_function_is_told_itself_but_for_the_body_of_a_loop(tmp_path: Path) -> None:
+    """A solver calls `speed`, which is a step of its own; a body that an array library loops is code of its maker."""
+
+    def told(name: str) -> set[tuple[str, str]]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "net.py").write_text(SOLVED.replace("odeint", name))
+        reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
+        edges = [edge for every in reading.graph.edges.values() for edge in every]
+        return {(edge.caller.qualname, edge.callee.qualname) for edge in Paths(reading).in_order(edges)}
+
+    assert {("Flow.sample", "Flow.sample.speed"), ("Flow.sample.speed", "Net.forward")} <= told("odeint")
+    assert ("Flow.sample", "Net.forward") in told("scan")

@@ -278,7 +278,9 @@ class CallGraph:
             plain: Dispatch = (
                 "direct" if value.on is None or call.callee[0][:1] in (("self",), ("cls",)) else "attribute"
             )
-            if not value.of.abstract or value.on is None or value.exact:
+            # Of another object's interface, readers name what it declares, beside what stands for that.
+            declared = value.of.owner in evaluator.subclasses and call.callee[0][:-1] != ("self",)
+            if not value.of.abstract or value.on is None or value.exact or declared:
                 found[value.of] = plain
             above = call.callee[:1] and call.callee[0][0] == SUPER
             if value.on is not None and (not value.exact or (value.of.abstract and not above)):

@@ -704,7 +704,7 @@ def is_main(test: ast.expr) -> bool:
 def _object(annotation: Chain) -> Chain:
     """What is annotated: an object of the class, or a collection of such."""
     at = next((at for at, part in enumerate(annotation) if str(part)[:1] == MANY), len(annotation))
-    return (*annotation[:at], Applied(), *annotation[at:])
+    return (*annotation[:at], Applied(made=False), *annotation[at:])
 
 
 def _beginning(node: ast.expr) -> str:

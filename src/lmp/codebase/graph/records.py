@@ -37,6 +37,8 @@ class Applied(NamedTuple):
     first: tuple[Any, ...] = ()
     named: tuple[tuple[str, Any], ...] = ()
     """Of a plain record that is made (``SimpleNamespace(run=f)``): its fields, each with its chains."""
+    made: bool = True
+    """An annotation makes no object: what it tells of may be one of a class below."""
 
 
 Chain = tuple[Any, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -44,10 +44,12 @@ MOST_SITES, MOST_BELOW = 60, 12
 FLUENT = frozenset(
     (
         *("to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "compile"),
-        *("type", "apply", "share_memory"),
+        *("type", "apply", "share_memory", "remote", "options"),
     )
 )
-"""Methods of torch's modules that return the module."""
+"""Methods of torch's modules that return the module, and what makes an actor of Ray."""
+REMOTE = frozenset(["remote", "options", "delay", "apply_async"])
+"""By what a function, or the constructor of a class, is called elsewhere."""
 TAKES_OUT = frozenset(["get", "pop", "popleft", "setdefault"])
 """Methods of collections that return an element."""
 REGISTERS = "register"
@@ -160,6 +162,9 @@ class Evaluator:
         for graph in graphs.values():
             for function in graph.functions:
                 for call in function.calls:
+                    if call.name == "partial" and call.args:
+                        # It gives arguments to its first one.
+                        call = replace(call, callee=call.args[0], args=call.args[1:])
                     if call.args or call.keywords:
                         # In a method of a class, ``cls(…)`` makes it.
                         made = function.owner if call.callee[:1] == (("cls",),) else None
@@ -408,7 +413,7 @@ class Evaluator:
 
     def _applied(self, context: Function | None, file: str, value: Value, call: Applied, depth: int) -> Values:
         if isinstance(value, ClassValue):
-            return (Instance(value.of, value.exact),)
+            return (Instance(value.of, value.exact and call.made),)
         if isinstance(value, ClassOf):
             return (ClassValue(value.of, False),)
         if isinstance(value, FunctionValue):
@@ -492,7 +497,7 @@ class Evaluator:
             return (value,)
         if isinstance(value, Many) and name in FOLDS:
             return (value.of,)
-        if isinstance(value, FunctionValue) and name in ("remote", "options", "delay", "apply_async"):
+        if isinstance(value, FunctionValue) and name in REMOTE:
             return (value,)
         return ()
 
@@ -534,11 +539,14 @@ class Evaluator:
         elif self._wide(found):
             given = self._given(of, name, depth)
             if any(isinstance(innermost(each), Instance) for each in given):
-                found = dict.fromkeys(given)
+                # What is made here comes first; users may give any other.
+                found = {**dict.fromkeys(given), **found}
         if not found:
             found.update(dict.fromkeys(self.put(name, depth, of)))
         if not found and name == "apply" and (run := self._applies(value)) is not None:
             return (FunctionValue(run, of),)
+        if not found and isinstance(value, ClassValue) and name in REMOTE:
+            return (value,)
         if not found and isinstance(value, Instance):
             if name in FLUENT:
                 return (value,)

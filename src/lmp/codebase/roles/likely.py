@@ -122,6 +122,9 @@ class Likely:
         return [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in added)]
 
     def nesting(self) -> list[Edge]:
+        if not self.paths.ends:
+            # Nothing attends, draws, trains or makes a batch: no model is run.
+            return []
         weight = weights()["nesting"]
         chances = ((shown_at("nesting", weight, witnesses), edge) for edge, witnesses in self.calls())
         found = [(chance, edge) for chance, edge in chances if chance is not None]
@@ -161,6 +164,11 @@ class Likely:
                     chosen = set(map(id, self.paths.alternatives(site)))
                     for edge in site:
                         pairs.setdefault((caller, edge.callee), []).append((edge, len(site), id(edge) in chosen))
+        into: dict[Function, float] = {}
+        out_of: dict[Function, float] = {}
+        for (caller, callee), share in self.paths.shares.items():
+            into[callee] = max(share, into.get(callee, 0.0))
+            out_of[caller] = max(share, out_of.get(caller, 0.0))
         for (caller, callee), every in pairs.items():
             found = {f"caller {name}": value for name, value in self._of_function(caller).items()}
             found.update((f"callee {name}", value) for name, value in self._of_function(callee).items())
@@ -176,8 +184,19 @@ class Likely:
             found["same folder"] = caller.file.rpartition("/")[0] == callee.file.rpartition("/")[0]
             for kind, far in self.far.items():
                 found[f"nearer to {kind}"] = far.get(callee, math.inf) < far.get(caller, -1.0)
+            found["share into the caller"] = into.get(caller, 0.0)
+            found["share out of the callee"] = out_of.get(callee, 0.0)
+            found.update((f"caller {part}", 1.0) for part in self._played(caller.key))
+            found.update((f"callee {part}", 1.0) for part in self._played(callee.key))
             found["calls of the code base"] = math.log2(1 + max(SMALL, len(pairs)))
             yield every[0][0], found
+
+    def _played(self, key: Key) -> Iterator[str]:
+        """What rules say of it, in one section and in any."""
+        for what, sections in (("ruled", self.ruled), ("shown", self.shown)):
+            for section, rows in (*sections.items(), ("entry_points", self.begins.ruled)):
+                if key in rows:
+                    yield from (what, f"{what} in {section}")
 
     @cached_property
     def far(self) -> dict[str, Mapping[Function, float]]:

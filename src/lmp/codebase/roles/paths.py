@@ -44,6 +44,8 @@ SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
 """Words of modules that only shape what they are given."""
+LOOPS = frozenset(["while_loop", "fori_loop", "scan", "cond", "switch", "map", "vmap", "jit", "checkpoint", "remat"])
+"""What array libraries are given a function to run by."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
 """What a function is named that makes a batch."""
 
@@ -456,8 +458,9 @@ class Paths:
         return list(found.values())
 
     def _around(self, function: Function) -> Function:
-        hows = {edge.how for edge in self.reading.graph.callers.get(function, ())}
-        outer = function.outer if function.nested and hows == {"callback"} else None
+        edges = self.reading.graph.callers.get(function, ())
+        looped = all(edge.how == "callback" and edge.call is not None and edge.call.name in LOOPS for edge in edges)
+        outer = function.outer if function.nested and edges and looped else None
         return self._around(outer) if outer is not None else function
 
     def _is_plain(self, function: Function) -> bool:
