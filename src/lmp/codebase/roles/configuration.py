@@ -75,7 +75,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
                 add("cli flag", f"--{name}", Place(function.file, line), default)
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
-        if counts(read.place.file):
+        # What builds it from source is set by the environment alone.
+        if counts(read.place.file) or read.place.file == "setup.py":
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
@@ -280,7 +281,8 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     if found or made is None:
         return found
     plain = [each for each in named if each[0] not in made.params and all(map(_taken, of.attributes.get(each[0], ())))]
-    return [each for each in plain if made.line <= each[1] <= made.end]
+    kept = [each for each in made.arguments if each[0] in of.attributes]
+    return [*kept, *(each for each in plain if made.line <= each[1] <= made.end)]
 
 
 def _taken(value: tuple[Function | None, Chain]) -> bool:
@@ -300,7 +302,7 @@ def is_config(reading: Reading, of: Class) -> bool:
     if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
     bases = named_bases(reading, of)
-    kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
+    kin = len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     others = bases - {each.name for each in reading.graph.evaluator.line(of)}
     return _is_record(reading, of) or kin or (not others and len(_settings(of)) >= RECORD)
 
