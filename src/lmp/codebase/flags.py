@@ -75,12 +75,15 @@ def _click(source: Source) -> Iterator[Flag]:
 
 
 def _typer(source: Source) -> Iterator[Flag]:
-    """Parameters whose default or annotation is an Option or Argument."""
+    """Parameters whose default or annotation is an Option or Argument, and all others of a command."""
     if "typer" not in source.text:
         return
+    calls = [node for node, _ in source.all(ast.Call) if source.dotted(node.func) == "typer.run"]
+    run = {given.id for node in calls for given in node.args if isinstance(given, ast.Name)}
     for function, scope in source.every_function():
         given = defaults(function)
         arguments = function.args
+        whole = function.name in run or any(_is_command(each) for each in function.decorator_list)
         for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             default = given.get(parameter.arg)
             if default is not None and _is_typer(source, default):
@@ -89,6 +92,16 @@ def _typer(source: Source) -> Iterator[Flag]:
                 yield _typer_flag(source, parameter, default, default.args[1:], value, scope)
             elif (marked := _annotated(source, parameter.annotation)) is not None:
                 yield _typer_flag(source, parameter, marked, marked.args, default, scope)
+            elif whole:
+                name = parameter.arg if default is None else "--" + parameter.arg.replace("_", "-")
+                written = None if default is None else source.written(default)
+                yield Flag((name,), Place(source.file, parameter.lineno), "typer", written, required=default is None)
+
+
+def _is_command(decorator: ast.expr) -> bool:
+    """``@app.command()``"""
+    called = decorator.func if isinstance(decorator, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "command"
 
 
 def _typer_flag(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from lmp.codebase.facts import ConfigFile, Place
+from lmp.codebase.facts import ConfigFile, Flag, Place
 from lmp.codebase.graph.records import Chain, Class, Function
-from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases, shown_by_readme
+from lmp.codebase.graph.values import ClassValue, FunctionValue, innermost
+from lmp.codebase.roles.entry import CONFIG, MAKES, entry_rows, is_used, made_with, named_bases, shown_by_readme
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -17,6 +18,8 @@ OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
+MANY = 100
+"""Flags from which on each name is told once."""
 NEXT_TO_NONE = 10
 """Settings below which a code base has none to speak of."""
 FILES = re.compile(r"(?:\w+_)?(?:configs?|configuration|settings|options|arguments)")
@@ -56,18 +59,23 @@ def configuration_rows(reading: Reading) -> list[Row]:
 
     run = _files(reading)
 
-    def counts(file: str) -> bool:
-        return reading.is_own(file) and not says(file, "beside")
-
     users = {row.place for row in entry_rows(reading) if row.role == "library"}
+    rows = [row for row in entry_rows(reading) if row.role != "library"]
+    commands = {row.place.file for row in rows if row.role == "cli"}
+
+    def counts(file: str) -> bool:
+        return reading.is_own(file) and (not says(file, "beside") or file in commands)
+
     # A command that is installed counts wherever its file lies.
-    ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
+    ways = {row.place.file for row in rows if row.role == "cli" and not row.why.startswith("python")}
     flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
     # What serves takes part in a run, also where another process runs the model; so does every way to start one.
-    takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    serves = {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    takes_part = run | serves | {row.place.file for row in rows}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     # A function that is run by itself only as a trial has its flags in the command that calls it.
-    for flag in [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]:
+    flags = [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]
+    for flag in _once(flags) if len(flags) > MANY else flags:
         add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
@@ -80,6 +88,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    # Of models that stand in for one another, each in its folder, none has the settings of the others.
+    beside = Counter(above for above, _, _ in {_folder(of.file).rpartition("/") for of in sizes})
+    sizes = [of for of in sizes if beside[_folder(_folder(of.file))] < TABLE]
     # What users make is made with settings, but for modules: these take the sizes of a model.
     makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
     made = {each for of in makers if "__init__" in of.methods for each in made_with(reading, of)}
@@ -111,9 +122,9 @@ def configuration_rows(reading: Reading) -> list[Row]:
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     few, none = len(found) < FEW, len(found) < NEXT_TO_NONE
-    # A library is then set by what users make it with and may leave out; what they call comes with each request.
+    # A library is then set by what users make it with and may leave out; what else they call comes with each request.
     for function in _called_by_users(reading, users) if few else ():
-        if none or function.name == "__init__":
+        if none or function.name == "__init__" or any(chain[-1] in MAKES for chain in function.decorators):
             add_arguments(function, not none)
     for of in reading.classes if few else ():
         if place(of) in users and "Module" in named_bases(reading, of) and "__init__" not in of.methods:
@@ -131,6 +142,15 @@ def configuration_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def _once(flags: list[Flag]) -> list[Flag]:
+    """Each name once, where the most stand together: commands side by side share most of their flags."""
+    count = Counter(flag.place.file for flag in flags)
+    found: dict[str, Flag] = {}
+    for flag in sorted(flags, key=lambda each: -count[each.place.file]):
+        found.setdefault(flag.names[0], flag)
+    return list(found.values())
+
+
 def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[str, Place]]:
     """Files of settings that code looks for by name: each once, where the model or the plainest run has the name."""
     model = reading.model.file if reading.model is not None else ""
@@ -145,16 +165,19 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
 
 
 def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
-    """Functions, methods and constructors by which a program runs the library: those of what the README shows, and
+    """Functions, methods and constructors by which a program runs the library: those that the README shows or calls, and
     those that nothing of it calls."""
     told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
+    evaluator = reading.graph.evaluator
+    classes = [(value.of, called) for _, _, called, value in shown_by_readme(reading) if isinstance(value, ClassValue)]
+    asked = {evaluator.method(of, name) for of, called in classes for name in called}
     begins: dict[Function, bool] = {}
     for of in reading.classes:
         for made in _constructors(reading, of) if place(of) in users or of.key in told else ():
             begins[made] = begins.get(made, False) or of.key in told
     for each in reading.functions:
         callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
-        shown = begins.get(each, False) or each.key in told
+        shown = begins.get(each, False) or each.key in told or each in asked
         if shown or ((each in begins or place(each) in users) and not callers):
             yield each
 
@@ -248,6 +271,10 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
 
 def _ends_with(file: str, path: str) -> bool:
     return f"/{file}".rpartition(".")[0].endswith(f"/{path}")
+
+
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
 
 
 def _stem(file: str) -> str:
