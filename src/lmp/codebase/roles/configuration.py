@@ -18,8 +18,6 @@ OPENED = re.compile(r"[\w.-]*(?:config|param|setting|args)[\w.-]*\.(?:json|ya?ml
 """Names of files of settings that code looks for in a folder."""
 FEW = 40
 """Settings below which a code base counts as one that is run by other scripts."""
-MANY = 100
-"""Flags from which on each name is told once."""
 NEXT_TO_NONE = 10
 """Settings below which a code base has none to speak of."""
 FILES = re.compile(r"(?:\w+_)?(?:configs?|configuration|settings|options|arguments)")
@@ -75,7 +73,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     # A function that is run by itself only as a trial has its flags in the command that calls it.
     flags = [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]
-    for flag in _once(flags) if len(flags) > MANY else flags:
+    for flag in _once(flags):
         add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
@@ -115,7 +113,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
             add_fields(of)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
-        for flag in flags_of_its_own:
+        for flag in _once(flags_of_its_own):
             add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
         for flag in reading.facts.flags:
             script = reading.facts.graphs.get(flag.place.file)
@@ -143,12 +141,12 @@ def configuration_rows(reading: Reading) -> list[Row]:
 
 
 def _once(flags: list[Flag]) -> list[Flag]:
-    """Each name once, where the most stand together: commands side by side share most of their flags."""
+    """Where most flags are repeated by commands side by side, each name once, where the most stand together."""
     count = Counter(flag.place.file for flag in flags)
     found: dict[str, Flag] = {}
-    for flag in sorted(flags, key=lambda each: -count[each.place.file]):
+    for flag in sorted(flags, key=lambda each: (says(each.place.file, "beside"), -count[each.place.file])):
         found.setdefault(flag.names[0], flag)
-    return list(found.values())
+    return list(found.values()) if 2 * len(found) < len(flags) else flags
 
 
 def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[str, Place]]:
@@ -165,8 +163,8 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
 
 
 def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
-    """Functions, methods and constructors by which a program runs the library: those that the README shows or calls, and
-    those that nothing of it calls."""
+    """Functions, methods and constructors by which a program runs the library: those that the README shows or calls,
+    and those that nothing of it calls."""
     told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
     evaluator = reading.graph.evaluator
     classes = [(value.of, called) for _, _, called, value in shown_by_readme(reading) if isinstance(value, ClassValue)]
