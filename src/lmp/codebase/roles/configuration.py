@@ -47,7 +47,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
         asked = {line: default for _, _, default, line in reading.facts.graphs[of.file].keys}
         for name, line, value in _settings(of):
             if not name.startswith("_"):
-                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line))
+                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line), name)
 
     def add_arguments(function: Function, may_be_left_out: bool = False) -> None:
         of = function.qualname.removesuffix(".__init__")
@@ -295,7 +295,8 @@ def _files(reading: Reading) -> set[str]:
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     """What the body of a class names, annotated or by a value alone; else what its constructor sets.
 
-    These are plain values, and what it takes out of its keywords: ``self.layers = kwargs.pop("layers", 12)``.
+    These are plain values, what it keeps of its arguments that may be left out, and what it takes out of its keywords:
+    ``self.layers = kwargs.pop("layers", 12)``.
     """
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
@@ -306,7 +307,7 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     if found or made is None:
         return found
     plain = [each for each in named if each[0] not in made.params and all(map(_taken, of.attributes.get(each[0], ())))]
-    kept = [each for each in made.arguments if each[0] in of.attributes]
+    kept = [each for each in made.arguments if each[2] and each[0] in of.attributes]
     return [*kept, *(each for each in plain if made.line <= each[1] <= made.end)]
 
 
