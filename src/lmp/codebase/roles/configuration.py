@@ -28,6 +28,8 @@ WORDS = 200
 """Keys of a file that are data, such as words and tokens, where code has nearly none of their names."""
 TABLE = 10
 """Files of settings that one file names from which on it is a table of them, and singles none out."""
+SIBLINGS = 10
+"""Folders with classes of settings, side by side, from which on each is of one model among many."""
 REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
@@ -87,8 +89,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
     modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
     # Of models that stand in for one another, each in its folder, none has the settings of the others.
-    beside = Counter(above for above, _, _ in {_folder(of.file).rpartition("/") for of in sizes})
-    sizes = [of for of in sizes if beside[_folder(_folder(of.file))] < TABLE]
+    siblings = Counter(_folder(folder) for folder in {_folder(of.file) for of in sizes})
+    sizes = [of for of in sizes if siblings[_folder(_folder(of.file))] < SIBLINGS]
     # What users make is made with settings, but for modules: these take the sizes of a model.
     makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
     made = {each for of in makers if "__init__" in of.methods for each in made_with(reading, of)}
