@@ -101,6 +101,26 @@ def test_click_typer_absl_and_fire(one: One) -> None:
     assert [flag.parser for flag in facts.flags] == ["click", "click", "typer", "typer", "absl", "fire", "fire"]
 
 
+def test_what_a_command_of_typer_takes_without_a_mark(one: One) -> None:
+    facts = one(
+        """
+        import typer
+        app = typer.Typer()
+        @app.command()
+        def convert(ctx: typer.Context, folder: str, max_len: int = 8): ...
+        def start(port: int = 80): ...
+        def other(size: int = 1): ...
+        typer.run(start)
+        """
+    )
+    # What has no default is asked for by its place; the context is typer's own, and nothing runs ``other``.
+    assert [(flag.names[0], flag.default, flag.required) for flag in facts.flags] == [
+        ("folder", None, True),
+        ("--max-len", "8", False),
+        ("--port", "80", False),
+    ]
+
+
 def test_fields_that_a_function_of_the_repository_makes_flags_of(read: Callable[..., RepoFacts]) -> None:
     facts = read(
         {

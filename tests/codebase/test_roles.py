@@ -1188,6 +1188,79 @@ def test_settings_that_a_constructor_sets_itself(tmp_path: Path) -> None:
     ]
 
 
+def test_settings_that_a_constructor_keeps_a_build_reads_and_commands_repeat(tmp_path: Path) -> None:
+    flags = "    p.add_argument('--{0}')\n    p.add_argument('--path')\n    p.add_argument('--seed')\n"
+    command = (
+        "import argparse\n\nimport remote\n\n\ndef train(args):\n    remote.start(args)\n\n\n"
+        "if __name__ == '__main__':\n    p = argparse.ArgumentParser()\n{}    train(p.parse_args())\n"
+    )
+    shelf = "class ModelConfig:\n    width = 1\n    depth = 2\n    heads = 3\n"
+    files = {
+        "setup.py": "import os\n\nFAST = os.getenv('NET_FORCE_BUILD', '0')\n",
+        "net/__init__.py": "",
+        "net/settings.py": (
+            "class LoadConfig:\n    def __init__(self, where, device='cpu', bits=4, threads=1):\n"
+            "        self.where = where\n        self.device = device\n        self.bits = bits\n"
+            "        self.threads = threads\n"
+        ),
+        "net/model.py": (
+            "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+            "        return torch.nn.functional.scaled_dot_product_attention(x, x, x)\n"
+        ),
+        **{f"net/cli/{name}.py": command.format(flags.format(name)) for name in ("lr", "beta", "margin", "clip")},
+        **{f"net/models/m{at}/config.py": shelf for at in range(10)},
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = [row.symbol for row in ruled_rows(reading) if row.section == "configuration"]
+    # Of 12 flags 6 names differ, which are not fewer than half: each stands where it is. No command leads to the model.
+    assert sorted(each for each in found if each[:2] == "--") == sorted(
+        ["--beta", "--clip", "--lr", "--margin", *4 * ["--path"], *4 * ["--seed"]]
+    )
+    # Where to load from has no default. Of ten folders of models none has the settings of the others.
+    assert [each for each in found if each[:2] != "--"] == [
+        "NET_FORCE_BUILD",
+        *(f"LoadConfig.{name}" for name in ("device", "bits", "threads")),
+    ]
+    (tmp_path / "net/cli/more.py").write_text(command.format(flags.format("lr")))
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = [row.symbol for row in ruled_rows(reading) if row.section == "configuration"]
+    # Now they are 15 with 6 names: each once.
+    assert sorted(each for each in found if each[:2] == "--") == sorted(
+        ["--beta", "--clip", "--lr", "--margin", "--path", "--seed"]
+    )
+
+
+def test_a_library_is_set_by_what_its_readme_makes_it_with(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(
+        "    from net import Auto\n    model = Auto.from_folder('a', bits=8)\n    model.quantize(4)\n"
+    )
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/__init__.py").write_text("from net.auto import Auto\n")
+    (tmp_path / "net/auto.py").write_text(
+        "import torch\n\n\nclass Auto(torch.nn.Module):\n    @classmethod\n    def from_folder(cls, path, bits=4):\n"
+        "        return cls()\n\n    def quantize(self, group=64):\n        return group\n\n"
+        "    def forward(self, x):\n        return torch.nn.functional.scaled_dot_product_attention(x, x, x)\n"
+    )
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = [row.symbol for row in ruled_rows(reading) if row.section == "configuration"]
+    # A path has to be given, and with so few settings it is one as well.
+    assert found[:2] == ["Auto.from_folder.path", "Auto.from_folder.bits"]
+
+
+def test_a_main_block_that_hands_on_each_argument_starts_that_function(tmp_path: Path) -> None:
+    (tmp_path / "merge.py").write_text(
+        "import argparse\n\n\ndef apply(model, out):\n    print(model, out)\n\n\n"
+        "if __name__ == '__main__':\n    parser = argparse.ArgumentParser()\n    args = parser.parse_args()\n"
+        "    apply(args.model, args.out)\n"
+    )
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    begins = [row for row in ruled_rows(reading) if row.section == "entry_points"]
+    assert [(row.role, row.symbol, row.place.line) for row in begins] == [("cli", "apply", 4)]
+
+
 def test_a_default_in_the_body_of_a_class_is_told_with_the_class(tmp_path: Path) -> None:
     text = (
         "import torch\nfrom dataclasses import dataclass\n\n\n@dataclass\nclass Window:\n"

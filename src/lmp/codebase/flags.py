@@ -12,6 +12,7 @@ from lmp.codebase.templates import defaults, no_elsewhere, template, text_of
 
 LONGEST_HELP = 300
 CLICK = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
+COMMANDS = ("click.command", "rich_click.command")
 SHORT = ("add", "add_arg")
 """Names that configargparse gives to ``add_argument``."""
 DECLARES = frozenset(["default", "help", "type", "action", "dest", "choices", "nargs", "required"])
@@ -75,12 +76,15 @@ def _click(source: Source) -> Iterator[Flag]:
 
 
 def _typer(source: Source) -> Iterator[Flag]:
-    """Parameters whose default or annotation is an Option or Argument."""
+    """Parameters whose default or annotation is an Option or Argument, and all others of a command."""
     if "typer" not in source.text:
         return
+    calls = [node for node, _ in source.all(ast.Call) if source.dotted(node.func) == "typer.run"]
+    run = {given.id for node in calls for given in node.args if isinstance(given, ast.Name)}
     for function, scope in source.every_function():
         given = defaults(function)
         arguments = function.args
+        whole = function.name in run or any(_is_command(source, each) for each in function.decorator_list)
         for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             default = given.get(parameter.arg)
             if default is not None and _is_typer(source, default):
@@ -89,6 +93,16 @@ def _typer(source: Source) -> Iterator[Flag]:
                 yield _typer_flag(source, parameter, default, default.args[1:], value, scope)
             elif (marked := _annotated(source, parameter.annotation)) is not None:
                 yield _typer_flag(source, parameter, marked, marked.args, default, scope)
+            elif whole and not (parameter.annotation and source.dotted(parameter.annotation) == "typer.Context"):
+                name = parameter.arg if default is None else "--" + parameter.arg.replace("_", "-")
+                written = None if default is None else source.written(default)
+                yield Flag((name,), Place(source.file, parameter.lineno), "typer", written, required=default is None)
+
+
+def _is_command(source: Source, decorator: ast.expr) -> bool:
+    """``@app.command()``, but of click."""
+    called = source.dotted(decorator.func) if isinstance(decorator, ast.Call) else ""
+    return called.endswith(".command") and called not in COMMANDS
 
 
 def _typer_flag(

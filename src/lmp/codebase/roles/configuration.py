@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from lmp.codebase.facts import ConfigFile, Place
+from lmp.codebase.facts import ConfigFile, Flag, Place
 from lmp.codebase.graph.records import Chain, Class, Function
-from lmp.codebase.graph.values import FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, entry_rows, is_used, made_with, named_bases, shown_by_readme
+from lmp.codebase.graph.values import ClassValue, FunctionValue, innermost
+from lmp.codebase.roles.entry import CONFIG, MAKES, entry_rows, is_used, made_with, named_bases, shown_by_readme
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -27,6 +28,8 @@ WORDS = 200
 """Keys of a file that are data, such as words and tokens, where code has nearly none of their names."""
 TABLE = 10
 """Files of settings that one file names from which on it is a table of them, and singles none out."""
+SIBLINGS = 10
+"""Folders with classes of settings, side by side, from which on each is of one model among many."""
 REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
@@ -46,7 +49,7 @@ def configuration_rows(reading: Reading) -> list[Row]:
         asked = {line: default for _, _, default, line in reading.facts.graphs[of.file].keys}
         for name, line, value in _settings(of):
             if not name.startswith("_"):
-                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line))
+                add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line), name)
 
     def add_arguments(function: Function, may_be_left_out: bool = False) -> None:
         of = function.qualname.removesuffix(".__init__")
@@ -56,18 +59,23 @@ def configuration_rows(reading: Reading) -> list[Row]:
 
     run = _files(reading)
 
-    def counts(file: str) -> bool:
-        return reading.is_own(file) and not says(file, "beside")
-
     users = {row.place for row in entry_rows(reading) if row.role == "library"}
+    rows = [row for row in entry_rows(reading) if row.role != "library"]
+    commands = {row.place.file for row in rows if row.role == "cli"}
+
+    def counts(file: str) -> bool:
+        return reading.is_own(file) and (not says(file, "beside") or file in commands)
+
     # A command that is installed counts wherever its file lies.
-    ways = {row.place.file for row in entry_rows(reading) if row.role == "cli" and not row.why.startswith("python")}
+    ways = {row.place.file for row in rows if row.role == "cli" and not row.why.startswith("python")}
     flags_of_its_own = [flag for flag in reading.facts.flags if counts(flag.place.file) or flag.place.file in ways]
     # What serves takes part in a run, also where another process runs the model; so does every way to start one.
-    takes_part = run | ways | {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    serves = {each.place.file for each in reading.facts.entries if each.kind == "server"}
+    takes_part = run | serves | {row.place.file for row in rows}
     flags = [flag for flag in flags_of_its_own if flag.place.file in takes_part or not run]
     # A function that is run by itself only as a trial has its flags in the command that calls it.
-    for flag in [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]:
+    flags = [each for each in flags if each.parser != "fire" or not is_used(reading, each.place.file)]
+    for flag in _once(flags):
         add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     for function in _handed_to_parsers(reading):
         for name, line, default in function.arguments:
@@ -75,10 +83,14 @@ def configuration_rows(reading: Reading) -> list[Row]:
                 add("cli flag", f"--{name}", Place(function.file, line), default)
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
-        if counts(read.place.file):
+        # What builds it from source is set by the environment alone.
+        if counts(read.place.file) or read.place.file == "setup.py":
             add("env var", read.name, read.place, read.value or read.default)
     modules = {of.file for of in reading.classes if "forward" in of.methods or "Module" in named_bases(reading, of)}
     sizes = [of for of in reading.classes if counts(of.file) and is_config(reading, of)]
+    # Of models that stand in for one another, each in its folder, none has the settings of the others.
+    siblings = Counter(_folder(folder) for folder in {_folder(of.file) for of in sizes})
+    sizes = [of for of in sizes if siblings[_folder(_folder(of.file))] < SIBLINGS]
     # What users make is made with settings, but for modules: these take the sizes of a model.
     makers = [of for of in reading.classes if place(of) in users and "Module" not in named_bases(reading, of)]
     made = {each for of in makers if "__init__" in of.methods for each in made_with(reading, of)}
@@ -103,16 +115,16 @@ def configuration_rows(reading: Reading) -> list[Row]:
             add_fields(of)
     if len(found) < FEW:
         # With few settings of its own, it is run by the scripts beside it, and by those of its users with its flags.
-        for flag in flags_of_its_own:
+        for flag in _once(flags_of_its_own):
             add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
         for flag in reading.facts.flags:
             script = reading.facts.graphs.get(flag.place.file)
             if script is not None and script.main and reading.roles.get(flag.place.file) in ("benchmark", "example"):
                 add("cli flag", flag.names[0], flag.place, flag.value or flag.default)
     few, none = len(found) < FEW, len(found) < NEXT_TO_NONE
-    # A library is then set by what users make it with and may leave out; what they call comes with each request.
+    # A library is then set by what users make it with and may leave out; what else they call comes with each request.
     for function in _called_by_users(reading, users) if few else ():
-        if none or function.name == "__init__":
+        if none or function.name == "__init__" or any(chain[-1] in MAKES for chain in function.decorators):
             add_arguments(function, not none)
     for of in reading.classes if few else ():
         if place(of) in users and "Module" in named_bases(reading, of) and "__init__" not in of.methods:
@@ -130,6 +142,15 @@ def configuration_rows(reading: Reading) -> list[Row]:
     return list(found.values())
 
 
+def _once(flags: list[Flag]) -> list[Flag]:
+    """Where most flags are repeated by commands side by side, each name once, where the most stand together."""
+    count = Counter(flag.place.file for flag in flags)
+    found: dict[str, Flag] = {}
+    for flag in sorted(flags, key=lambda each: (says(each.place.file, "beside"), -count[each.place.file])):
+        found.setdefault(flag.names[0], flag)
+    return list(found.values()) if 2 * len(found) < len(flags) else flags
+
+
 def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[str, Place]]:
     """Files of settings that code looks for by name: each once, where the model or the plainest run has the name."""
     model = reading.model.file if reading.model is not None else ""
@@ -144,16 +165,19 @@ def _opened(reading: Reading, counts: Callable[[str], bool]) -> Iterator[tuple[s
 
 
 def _called_by_users(reading: Reading, users: set[Place]) -> Iterator[Function]:
-    """Functions, methods and constructors by which a program runs the library: those of what the README shows, and
-    those that nothing of it calls."""
+    """Functions, methods and constructors by which a program runs the library: those that the README shows or calls,
+    and those that nothing of it calls."""
     told = {value.of.key for _, _, _, value in shown_by_readme(reading)}
+    evaluator = reading.graph.evaluator
+    classes = [(value.of, called) for _, _, called, value in shown_by_readme(reading) if isinstance(value, ClassValue)]
+    asked = {evaluator.method(of, name) for of, called in classes for name in called}
     begins: dict[Function, bool] = {}
     for of in reading.classes:
         for made in _constructors(reading, of) if place(of) in users or of.key in told else ():
             begins[made] = begins.get(made, False) or of.key in told
     for each in reading.functions:
         callers = [edge for edge in reading.graph.callers.get(each, ()) if reading.is_own(edge.caller.file)]
-        shown = begins.get(each, False) or each.key in told
+        shown = begins.get(each, False) or each.key in told or each in asked
         if shown or ((each in begins or place(each) in users) and not callers):
             yield each
 
@@ -249,6 +273,10 @@ def _ends_with(file: str, path: str) -> bool:
     return f"/{file}".rpartition(".")[0].endswith(f"/{path}")
 
 
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
+
+
 def _stem(file: str) -> str:
     return file.rpartition("/")[2].rpartition(".")[0]
 
@@ -269,7 +297,8 @@ def _files(reading: Reading) -> set[str]:
 def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     """What the body of a class names, annotated or by a value alone; else what its constructor sets.
 
-    These are plain values, and what it takes out of its keywords: ``self.layers = kwargs.pop("layers", 12)``.
+    These are plain values, what it keeps of its arguments that may be left out, and what it takes out of its keywords:
+    ``self.layers = kwargs.pop("layers", 12)``.
     """
     fields = [(each.name, each.line, each.default) for each in of.fields]
     known = {each.name for each in of.fields} | of.methods.keys()
@@ -280,7 +309,8 @@ def _settings(of: Class) -> list[tuple[str, int, str | None]]:
     if found or made is None:
         return found
     plain = [each for each in named if each[0] not in made.params and all(map(_taken, of.attributes.get(each[0], ())))]
-    return [each for each in plain if made.line <= each[1] <= made.end]
+    kept = [each for each in made.arguments if each[2] and each[0] in of.attributes]
+    return [*kept, *(each for each in plain if made.line <= each[1] <= made.end)]
 
 
 def _taken(value: tuple[Function | None, Chain]) -> bool:
@@ -300,7 +330,7 @@ def is_config(reading: Reading, of: Class) -> bool:
     if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False
     bases = named_bases(reading, of)
-    kin = bool(of.fields) and len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
+    kin = len(_settings(of)) >= RECORD and any(KIN.search(base) for base in bases)
     others = bases - {each.name for each in reading.graph.evaluator.line(of)}
     return _is_record(reading, of) or kin or (not others and len(_settings(of)) >= RECORD)
 

@@ -259,7 +259,10 @@ def _does(body: Function, calls: list[Call], edges: list[Edge]) -> Function | No
     bare = [part.first for chains in given for chain in chains if chain[0] == "vars" for part in chain[1:2]]
     names = {chain[0] for chains in (*given, *bare) for chain in chains if len(chain) == 1}
     parsed = {name for name, made in body.locals.items() if any(_is_parsed(chain) for chain in made)}
-    return last.callee if names & parsed and last.of == 1 else None
+    # ``run(args.model, args.port)``, where nothing else of the file is called
+    each = all(any(chain[0] in parsed and len(chain) == 2 for chain in chains) for chains in given)
+    alone = bool(given) and each and len({edge.callee for edge in edges}) == 1
+    return last.callee if (names & parsed or alone) and last.of == 1 else None
 
 
 def _is_parsed(chain: Chain) -> bool:
