@@ -412,6 +412,7 @@ class _Reader:
     def written_to(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         if isinstance(target, ast.Subscript):
             inside.writes.append(Write(target.lineno, self.chains(target.value), self.chains(value)))
+            inside.keys |= {_key(target.slice)} - {""}
         elif isinstance(target, ast.Attribute) and _plain(target)[:-1] != ["self"]:
             inside.sets += self.chains(target)
 
@@ -452,6 +453,8 @@ class _Reader:
                 hazards.of_subscript(self.source, each, inside)
             elif isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn):
                 self.asks(each.comparators[0], each.left, None)
+            elif isinstance(each, ast.Dict):
+                inside.keys |= {_key(key) for key in each.keys} - {""}
             elif isinstance(each, ast.comprehension):
                 self.bind(each.target, self.items(each.iter), inside, None)
             elif isinstance(each, COMPREHENSIONS):

@@ -212,6 +212,8 @@ class Function:
     made: list[Made] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Every name and attribute that stands in it."""
+    keys: set[str] = field(default_factory=set)
+    """Literal keys of dictionaries that it makes or fills."""
     loops: int = 0
     endless: bool = False
     """It has a ``while``."""

@@ -13,8 +13,9 @@ from lmp.codebase.facts import Place
 from lmp.codebase.graph.records import ITEM, Call, Class, Function
 from lmp.codebase.graph.values import ClassValue, innermost
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, far
+from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, SHORT, far
 from lmp.codebase.roles.reach import QKV, Reading, Row, place
+from lmp.codebase.roles.states import GIVES, carried_states
 from lmp.codebase.roles.words import says, split
 
 BACKEND = re.compile(
@@ -30,7 +31,8 @@ OPERANDS = (
     frozenset(["v", "xv", "value", "values"]),
 )
 """Names of the three operands of attention."""
-CHOICE = frozenset(["implementation", "impl", "backend"])
+CHOICE = frozenset(["implementation", "impl"])
+"""Words of the setting by which transformers is told what computes attention."""
 BY_NAME = "by its name"
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
@@ -49,7 +51,9 @@ def attention_rows(reading: Reading) -> list[Row]:
     masks = _masks(reading, {*computes, *(each for of in classes for each in of.methods.values())})
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
-    for function, why in () if reading.attending else _elsewhere(reading):
+    for function in _recurrent(reading):
+        add(function, "kernel" if function.key in reading.kernels else "module", "works on a recurrent state")
+    for function, why in (*_chooses(reading), *(() if reading.attending else _elsewhere(reading))):
         add(function, "backend", why)
     for of, why in classes.items():
         add(of, role_of(of.name, of), why, int(why == BY_NAME))
@@ -83,19 +87,37 @@ def attention_rows(reading: Reading) -> list[Row]:
 
 
 def _elsewhere(reading: Reading) -> Iterator[tuple[Function, str]]:
-    """Where no code attends itself, another package does: what makes its engine, gives it tokens, tells it which
-    attention to take, or changes a module of attention that it gave."""
+    """Where no code attends itself, another package does: what makes its engine, gives it tokens, or changes a module
+    of attention that it gave."""
     for function, why in far(reading):
         if why in (MAKES_FAR, PUTS_FAR):
             yield function, "hands attention to another package"
     for function in reading.functions:
-        for call in () if function.native else function.calls:
-            given = [name for name, _ in call.keywords if says(name, "attention") and split(name) & CHOICE]
-            if given:
-                yield function, f"gives {given[0]}"
         for chain in function.sets:
             if isinstance(chain[-2], str) and says(chain[-2], "attention"):
                 yield function, f"sets {chain[-1]} of {chain[-2]}"
+
+
+def _recurrent(reading: Reading) -> Iterator[Function]:
+    """What works on a state that stands in for keys and values, and hands it to nothing else."""
+    carried, draws = carried_states(reading), reading.reaching(reading.samples)
+    for function, (names, why) in carried.items():
+        on = any(edge.callee in carried and edge.callee is not function for edge in reading.graph.edges[function])
+        # That of a convolution holds the last inputs alone.
+        other = all("conv" in split(name) for name in names) or says(function.qualname, "feed_forward")
+        short = function.end - function.line <= SHORT
+        if not (on or other or short or why == GIVES or function in draws):
+            yield function
+
+
+def _chooses(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What tells another package which attention to take: as an argument, a key of its arguments, or a setting."""
+    for function in reading.functions:
+        calls = [call for call in function.calls if not reading.is_inside(function, call)] if function.calls else []
+        told = {name for call in calls for name, _ in call.keywords} | {str(chain[-1]) for chain in function.sets}
+        for name in sorted(function.keys | told):
+            if says(name, "attention") and split(name) & CHOICE:
+                yield function.outermost, f"chooses by {name}"
 
 
 def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
@@ -107,6 +129,8 @@ def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
     for function in reading.starts_attention:
         if function.key not in reading.kernels and not SIDE.search(function.name):
             yield function, "starts a kernel"
+    for function in reading.native_products:
+        yield function, "products around a softmax"
 
 
 def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:

@@ -95,8 +95,11 @@ def cache_rows(reading: Reading) -> list[Row]:
             add(function, uses[function], USES)
     for around in _with_foreign(reading):
         add(around, "makes or keeps a cache of another package")
-    for function, why in far(reading):
+    for function, why in (*far(reading), *_sizes_far(reading)):
         add(function, why)
+    for function in reading.native_products:
+        if any("cpy" in split(call.name) for call in function.calls):
+            add(function, "copies keys and values into a graph that attends")
     kept = [(of.file, f"{of.qualname}.{each[0]}", *each[1:]) for of in reading.classes for each in _attributes(of)]
     kept += _aliases(reading)
     for function in reading.functions:
@@ -495,7 +498,9 @@ def _with_foreign(reading: Reading) -> Iterator[Class | Function]:
             given = {
                 name for chains in (*call.args, *dict(call.keywords).values()) for c in chains for name in _names(c)
             }
-            if any(split(name) & OF_A_MODEL for name in given) and any(
+            # One that is made outside of loops is that of all layers.
+            whole = not (call.loop or function.nested or says(function.qualname, "beside"))
+            if (whole or any(split(name) & OF_A_MODEL for name in given)) and any(
                 _is_foreign(each) for each in evaluator.values(function, call.callee)
             ):
                 yield function
@@ -542,6 +547,19 @@ def far(reading: Reading) -> Iterator[tuple[Function, str]]:
             for value in reading.graph.evaluator.values(function, (chain[:-1],) if _result(chain[-1:]) else ())
         ):
             yield function, MAKES_FAR
+
+
+def _sizes_far(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What tells another package how large its cache is, in a call or as a key of its arguments."""
+    for function in reading.functions:
+        calls = [call for call in function.calls if not reading.is_inside(function, call)] if function.calls else []
+        told = sorted(
+            name
+            for name in function.keys | {name for call in calls for name, _ in call.keywords}
+            if says(name, "cache_setting")
+        )
+        if told and not (function.native or reading.is_beside(function.file)):
+            yield function, f"sizes the cache of another package by {told[0]}"
 
 
 def _tells_free(part: object) -> bool:

@@ -149,7 +149,7 @@ class Reading:
             if function.native:
                 continue
             for call in function.calls:
-                if self._inside(function, call):
+                if self.is_inside(function, call):
                     continue
                 dotted = self.dotted(function, call)
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
@@ -163,7 +163,7 @@ class Reading:
                 found.setdefault(function, "products around a softmax")
         return found
 
-    def _inside(self, function: Function, call: Call) -> bool:
+    def is_inside(self, function: Function, call: Call) -> bool:
         """Whether a call leads to the code base's own code, or makes an object of it. Where it may be anything, reading
         does not tell."""
         of = self.graph.evaluator.values(function, call.callee) if call.name[:1].isupper() else ()
@@ -229,7 +229,19 @@ class Reading:
     @cached_property
     def native_attends(self) -> set[Function]:
         """Functions of C++ that compute attention, or build its part of a graph, by their names and calls."""
-        return {each for each in self.functions if each.native and split(each.name) & ATTENDS and works(each)}
+        named = {each for each in self.functions if each.native and split(each.name) & ATTENDS and works(each)}
+        return named | self.native_products
+
+    @cached_property
+    def native_products(self) -> set[Function]:
+        """Functions of C++ that build products around a softmax into a graph, among all else of a layer."""
+        found: set[Function] = set()
+        for function in self.functions:
+            called = [split(call.name) for call in function.calls] if function.native else []
+            products = sum(("mul" in each and "mat" in each) or "matmul" in each for each in called)
+            if products >= 2 and any({"soft", "max"} <= each or "softmax" in each for each in called):
+                found.add(function)
+        return found
 
     @cached_property
     def native_samples(self) -> set[Function]:

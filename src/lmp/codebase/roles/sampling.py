@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 
 from lmp.codebase.facts import Place
@@ -46,8 +46,6 @@ COMPUTES, NAMED = "computes logits", "takes logits, by its name"
 BUILDS = "builds or checks the parameters"
 LONG = 20
 """Lines of a function that does more than one thing."""
-LONGEST = 100
-"""Lines of a function of which a reader has to be told where it draws."""
 ENDS, TEXTS = frozenset(["stop", "eos"]), frozenset(["string", "str", "text", "event"])
 """Words of a token that ends a text, and of what else a stop is."""
 TOKENS = frozenset(["token", "id", "ids", "sequence", "result"])
@@ -61,6 +59,8 @@ BOUNDS = re.compile(
 """Names of what ends a text, of tokens that are barred, and of how many are drawn at most."""
 STEPS = frozenset(["LogitsProcessor", "LogitsWarper", "StoppingCriteria"])
 """Classes of transformers that one builds on to change logits or to end a text."""
+STEP = frozenset(["processor", "warper"])
+"""Words of what is run on logits, as transformers calls it: a class needs not build on its own."""
 FUNCTIONS = frozenset(["fn", "func", "function", "callback"])
 """Words of a function that is an argument."""
 NUMBERS = frozenset(["int", "float", "bool", "str"])
@@ -99,15 +99,6 @@ def sampling_rows(reading: Reading) -> list[Row]:
             both = function in reading.runs_model and any(edge.callee in draws for edge in called)
             certain = both or draws.get(function, NAMED) != NAMED
             add("sample", function.qualname, place(function), why, int(not certain))
-            params = function.params.keys() | function.outermost.params.keys()
-            long = function in draws and function.end - function.line > LONGEST
-            for call in function.calls:
-                name, at_line = f"{function.qualname}.{call.name}", Place(function.file, call.line)
-                if any(chain[0] in params for chain in call.callee if len(chain) == 1) and _handed(call):
-                    # A function that a caller hands in: it changes them, or draws.
-                    add("logits", name, at_line, "is handed logits")
-                elif long and (call.name in operators.DRAWS or call.name == "argmax"):
-                    add("sample", name, at_line, "where a long function draws")
             if function.nested:
                 add("sample", function.outermost.qualname, place(function.outermost), "the draw stands in it")
         for thing, why in (*steps.items(), *heads.items()):
@@ -132,12 +123,14 @@ def sampling_rows(reading: Reading) -> list[Row]:
             told = not function.native and not function.abstract and _named(function) and not _inside(function)
             if told and (foreign or function in above or _beside(reading, function, known)):
                 add(role_of(function.name, function), function.qualname, place(function), "stands beside the draw")
+    for function, why in _hands_over(reading):
+        add("parameters", function.qualname, place(function), why, 0)
     for function in _stops(reading, spine):
         # A class that is called for nothing else stands for its method.
         stops = function.owner if function.name in CALLED and function.owner is not None else function
         add("sample", stops.qualname, place(stops), "ends a text at a stop token", 0)
     for of in reading.classes:
-        if not of.native and any(chain[-1] in STEPS for chain in of.bases):
+        if not of.native and (any(chain[-1] in STEPS for chain in of.bases) or _is_step(of)):
             add("logits", of.qualname, place(of), "is run by another package between the model and the draw", 0)
         elif not of.methods and _speaks(of.name) and is_enum(of):
             add("parameters", of.qualname, place(of), "names the ways to draw")
@@ -148,6 +141,13 @@ def sampling_rows(reading: Reading) -> list[Row]:
     for kernel in kernels:
         add(role_of(kernel.name, kernel), kernel.name, kernel.place, "kernel")
     return list(found.values())
+
+
+def _is_step(of: Class) -> bool:
+    """Whether its name and what it is called with say that it changes logits."""
+    words = split(of.name)
+    runs = (each for each in of.methods.values() if each.name in CALLED and words & STEP and words & SCORES)
+    return any(split(name) & SCORES for each in runs for name in each.params)
 
 
 def _draws(reading: Reading) -> dict[Function, str]:
@@ -207,6 +207,22 @@ def hands_on(reading: Reading) -> dict[Function, str]:
     return found
 
 
+def _hands_over(reading: Reading) -> Iterator[tuple[Function, str]]:
+    """What gives another package or a server the parameters, in a call or as a dictionary."""
+    for function in reading.functions:
+        if function.native or _apart(reading, function):
+            continue
+        given = [call for call in function.calls if _many({_plain(name) for name, _ in call.keywords})]
+        outside = [call.written for call in given if not reading.is_inside(function, call)]
+        if outside or _many(function.keys):
+            yield function.outermost, f"hands the parameters to {outside[0]}" if outside else "packs the parameters"
+
+
+def _many(names: Set[str]) -> bool:
+    """Whether these are several parameters, of the draw too."""
+    return len(names & PARAMETERS) > 2 and not names.isdisjoint(DRAWN_BY)
+
+
 def _handed(call: Call | None) -> bool:
     """Whether a call is given what is named as logits or as probabilities."""
     parts = (part for chain in call.given for part in chain[-2:]) if call is not None else ()
@@ -221,9 +237,10 @@ def _passes(call: Call | None) -> bool:
     return bool(DRAWN_BY & (named | {str(chain[-1]) for chains in call.args for chain in chains}))
 
 
-def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
+def _spine(reading: Reading, draws: Mapping[Function, str]) -> set[Function]:
     """What draws a token, and what hands logits or its parameters on to that."""
     found = set(draws)
+    asks = hands_on(reading).keys()
     waiting = [(each, 0) for each in found]
     while waiting:
         function, depth = waiting.pop()
@@ -236,7 +253,9 @@ def _spine(reading: Reading, draws: Iterable[Function]) -> set[Function]:
             if says(caller.qualname, "not_sampling") and not (function in draws and _handed(edge.call)):
                 continue
             gets = caller in reading.runs_model and function in draws
-            passes = caller.name != "main" and _passes(edge.call)
+            # What only asks another package to generate hands it no logits: nor does what asks that.
+            runs = caller in reading.runs_model or caller in reading.attending or function in draws.keys() - asks
+            passes = runs and caller.name != "main" and _passes(edge.call)
             if gets or passes or _handed(edge.call):
                 found.add(caller)
                 waiting.append((caller, depth + 1))

@@ -7,6 +7,7 @@ A name begins the search; what the state is handed to, what gives it and what ma
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from functools import lru_cache
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import CALLED
@@ -41,7 +42,7 @@ NONE_OR_FIRST = ("", "0")
 
 
 def state_rows(reading: Reading) -> Iterator[Row]:
-    carried = _carried(reading)
+    carried = carried_states(reading)
     types: set[str] = set()
     for function, (names, why) in carried.items():
         makes = why == GIVES and any(call.name in MAKERS for call in function.calls)
@@ -58,7 +59,8 @@ def state_rows(reading: Reading) -> Iterator[Row]:
                 yield Row("kv_cache", "layout", name, Place(file, lines[name]), "the type of a state", PART)
 
 
-def _carried(reading: Reading) -> dict[Function, tuple[set[str], str]]:
+@lru_cache(maxsize=1)
+def carried_states(reading: Reading) -> dict[Function, tuple[set[str], str]]:
     """Functions on the way of a state, with what they call it and its parts, and why."""
     found: dict[Function, tuple[set[str], str]] = {}
     training = reading.reaching(reading.trains)
