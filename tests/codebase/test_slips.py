@@ -21,7 +21,7 @@ def told(folder: Path, **files: str) -> set[tuple[str, str, int]]:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
-    return {(one.kind, one.cause.file, one.cause.line) for each in pitfalls(reading, ()) for one in (each, *each.more)}
+    return {(one.kind, one.cause.file, one.cause.line) for each in pitfalls(reading, {}) for one in (each, *each.more)}
 
 
 def test_a_name_that_a_failed_import_leaves(tmp_path: Path) -> None:
@@ -178,3 +178,77 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "pack" / "engine.py").write_text("from .models.base import X\nfrom .models.timm.vit import Y\n")
     found = {each for each in told(tmp_path) if each[0] == "import"}
     assert found == {("import", "pack/engine.py", 2)}
+
+
+def test_what_the_import_of_a_module_needs_and_does(tmp_path: Path) -> None:
+    # Line 5 ends the import; line 8 sets a function of another package; line 9 opens what lies in the folder of the
+    # command, but line 10 an own path. Lines 11 and 12 need a device, line 14 when the class is made. Line 15 takes 0
+    # for not given. What a function does (line 18) is no matter of the import.
+    text = """import torch
+try:
+    import fast
+except ImportError:
+    raise ImportError("install fast")
+from tools import models
+
+models.Layer.forward = lambda x: x
+WORDS = open("words.txt").read()
+OTHERS = open("/usr/share/words.txt").read()
+ROWS = torch.arange(8, device="cuda")
+NAME = torch.cuda.get_device_name()
+class Options:
+    device = field(default_factory=torch.cuda.current_device)
+scale = args.scale or 2.0
+
+def asks():
+    return torch.cuda.current_device()
+"""
+    found = slips(tmp_path, text, "import ends", "process", "path", "cuda", "zero is unset")
+    assert found == {
+        *(("import ends", 5), ("process", 8), ("path", 9), ("zero is unset", 15)),
+        *(("cuda", 11), ("cuda", 12), ("cuda", 14)),
+    }
+
+
+def test_what_a_dictionary_gives_by_its_name(tmp_path: Path) -> None:
+    # As of keywords: line 3 gives min_p the value of top_p, lines 4 and 5 what no setting changes.
+    text = """def asks(config):
+    return send({"top_p": config.top_p,
+        "min_p": config.top_p,
+        "dtype": "bfloat16",
+        "trust_remote_code": True})
+"""
+    assert slips(tmp_path, text, "crossed", "half", "remote code") == {("crossed", 3), ("half", 4), ("remote code", 5)}
+
+
+def test_one_object_many_times_beside_others(tmp_path: Path) -> None:
+    # Line 2 repeats one block, and has another argument beside it; line 3 makes each.
+    text = """def makes(n):
+    first = Sequential(*([Block()] * n), Linear())
+    return first, Sequential(*[Block() for _ in range(n)], Linear())
+"""
+    assert slips(tmp_path, text, "one object") == {("one object", 2)}
+
+
+def test_what_a_build_asks(tmp_path: Path) -> None:
+    # setup.py opens words.txt, which is there, and needs.txt, which is not. Its variable is read in every build anew.
+    # The program of line 6 may be missing.
+    (tmp_path / "words.txt").write_text("")
+    text = """import os
+words = open("words.txt").read()
+needs = open("needs.txt").read()
+FORCE = os.getenv("FORCE")
+def compiles():
+    os.system("make")
+"""
+    assert told(tmp_path, setup=text) == {("path", "setup.py", 3), ("program", "setup.py", 6)}
+
+
+def test_what_is_much_alike_comes_last(tmp_path: Path) -> None:
+    # Four files refuse the same: three are told, then what one file alone has, and the fourth behind it.
+    same = "def checks(x):\n    assert x.dim() == 2\n"
+    (tmp_path / "z.py").write_text("def other(y):\n    assert y.size == 7\n")
+    for name in "abcd":
+        (tmp_path / f"{name}.py").write_text(same)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert [each.place.file for each in pitfalls(reading, {})] == ["a.py", "b.py", "c.py", "z.py", "d.py"]

@@ -61,10 +61,15 @@ def nesting(reading: Reading) -> list[Edge]:
     return list(found.paths.in_order(found.nesting()))
 
 
-def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> set[tuple[str, int]]:
-    """Places of what takes part in a run."""
-    ends = {each.key for edge in edges for each in (edge.caller, edge.callee)}
-    return ends | {row.key for row in rows if row.section != "configuration"}
+def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> dict[tuple[str, int], set[str]]:
+    """Places of what takes part in a run, each with the parts that it plays."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for key in (each.key for edge in edges for each in (edge.caller, edge.callee)):
+        found.setdefault(key, set()).add("nesting")
+    for row in rows:
+        if row.section != "configuration":
+            found.setdefault(row.key, set()).add(row.section)
+    return found
 
 
 @no_cycles_looked_for()

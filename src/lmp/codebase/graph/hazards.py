@@ -55,8 +55,6 @@ GROUP = ("rank", "world_size", "init_method", "store", None)
 """Arguments that say who else is there."""
 TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
-JOINS = ("cat", "concat", "concatenate")
-CACHED = re.compile(r"(?i)cache|past|prev")
 WHOLE = ("manual_seed", "set_start_method", "set_default_dtype", "set_default_tensor_type")
 """What sets something for the whole process."""
 FETCHES = ("hf_hub_download", "snapshot_download", "urlretrieve", "urlopen", "load_dataset", "get_encoding")
@@ -614,8 +612,6 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     sets = isinstance(target, ast.Subscript) and source.dotted(target.value) == "os.environ"
     if sets or ("." in name and root in source.aliases and root not in (*inside.params, "self")):
         _add(inside, "process", value, f"{name} = {written}")
-    elif called.rpartition(".")[2] in JOINS and CACHED.search(f"{name} = {written}"):
-        _add(inside, "grows", value, f"{name} = {written}")
     if own and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Tuple):
         # The columns of a batch of texts.
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
@@ -628,7 +624,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
     elif isinstance(value, ast.Call) and source.dotted(value.func) in QUEUES and not value.args and not value.keywords:
         if any(each in source.text for each in ("queue.Full", "QueueFull")):
             _add(inside, "unbounded", value, f"{name} = {source.written(value)}")
-    elif isinstance(target, ast.Name) and SET.fullmatch(name) and _number(value) and value.value not in (0, 1, -1):
+    elif SET.fullmatch(name.removeprefix("self.")) and _number(value) and value.value not in (0, 1, -1):
         _add(inside, "fixed", value, f"{name} = {source.written(value)}")
 
 

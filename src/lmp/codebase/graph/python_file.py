@@ -95,6 +95,7 @@ def file_graph(source: Source) -> FileGraph:
     found.functions.append(body)
     reader = _Reader(source, found)
     reader.block(source.tree.body, body, None, 0)
+    slips.of_import(source, body, reader.absent)
     found.names = body.locals
     for function in found.functions:
         settle(function)

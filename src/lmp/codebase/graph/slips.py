@@ -23,7 +23,12 @@ MOVES = frozenset(("to", "cuda", "cpu", "half", "float", "bfloat16", "double"))
 """Methods of a module that give it another place or type."""
 ENTERS = ("__enter__", "__aenter__")
 CUDA = re.compile(r"""(?:\bdevice ?= ?|\.to\(|torch\.device\()["']cuda(?::\d+)?["']""")
-HALF = re.compile(r"\b\w*dtype ?= ?torch\.b?float16\b")
+HALF = re.compile(r"""\b\w*dtype ?= ?(?:torch\.|["'])b?float16\b""")
+ASKS_DEVICE = tuple(
+    f"torch.cuda.{name}"
+    for name in ("current_device", "get_device_capability", "get_device_name", "get_device_properties", "mem_get_info")
+)
+"""What raises an error where there is no device."""
 HOLDS = ("Sequential", "ModuleList")
 FIRST = 120
 """Letters of a call in which its form is looked for."""
@@ -68,6 +73,41 @@ def of_slips(source: Source, own: list[ast.AST], made: Function, absent: frozens
 Found = Iterator[tuple[HazardKind, int, str]]
 
 
+def of_import(source: Source, body: Function, absent: frozenset[str]) -> None:
+    """Adds those of what runs when a module is imported to its body: functions run later."""
+    nodes: list[ast.AST] = []
+    waiting: list[ast.AST] = [*source.tree.body]
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            nodes.append(each)
+            waiting += children(each)
+    tested = _Tested(nodes)
+    found = [each for one in nodes for each in (*_of_node(source, one, tested, absent), *_of_module(source, one))]
+    for kind, line, text in sorted(found, key=lambda each: each[1]):
+        body.hazards.append(Hazard(kind, line, " ".join(text.split())[:LONGEST]))
+
+
+def _of_module(source: Source, one: ast.AST) -> Found:
+    """What the import of a module does to the others, and what it needs of the machine."""
+    match one:
+        case ast.Try(handlers=handlers):
+            for handler in handlers:
+                for stmt in handler.body:
+                    if isinstance(stmt, ast.Raise) and "Import" in source.written(handler.type or stmt):
+                        yield "import ends", stmt.lineno, source.written(stmt)
+        case ast.Assign(targets=[ast.Attribute() as target]):
+            if source.written(target).partition(".")[0] in source.aliases:
+                yield "process", one.lineno, source.written(one)
+        case ast.Call(func=func, args=[ast.Constant(value=str(path)), *_]):
+            if source.dotted(func).rpartition(".")[2] == "open" and not path.startswith("/"):
+                yield "path", one.lineno, source.written(one)
+        case ast.keyword(value=value) if source.dotted(value) in ASKS_DEVICE:
+            yield "cuda", value.lineno, source.written(value)
+        case ast.Call(func=func) if source.dotted(func) in ASKS_DEVICE:
+            yield "cuda", one.lineno, source.written(one)
+
+
 def _each(source: Source, own: list[ast.AST], made: Function, tested: _Tested, absent: frozenset[str]) -> Found:
     node, *every = own
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -90,35 +130,44 @@ def _each(source: Source, own: list[ast.AST], made: Function, tested: _Tested, a
     nones -= {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
     for one in every:
         match one:
-            case ast.BinOp(op=ast.Div(), right=right):
-                if DIVISOR.match(_last(right)) and _last(right) not in tested.zero:
-                    yield "divides", one.lineno, source.written(one)
-            case ast.Call(func=func, args=[ast.Starred(value=of)]) | ast.Call(func=func, args=[of]) if (
-                isinstance(of, ast.BinOp) and isinstance(of.op, ast.Mult) and isinstance(of.left, ast.List)
-            ):
-                if _last(func) in HOLDS and any(isinstance(each, ast.Call) for each in of.left.elts):
-                    yield "one object", of.lineno, source.written(of)
             case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE(), *_], comparators=others):
                 for each in (left, *others):
                     if isinstance(each, ast.Name) and each.id in nones:
                         yield "compares none", one.lineno, source.written(one)
-            case ast.BoolOp(op=ast.Or(), values=[ast.Name() | ast.Attribute() as first, *others]):
-                if NUMBERS.match(_last(first)) and not any(map(_is_no_number, others)):
-                    yield "zero is unset", one.lineno, source.written(one)
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Name() | ast.Attribute(), ctx=ast.Load()):
-                if name.isupper() and name not in tested.there and len(name) > 2:
-                    yield "key", one.lineno, source.written(one)
-            case ast.Call():
-                yield from _of_call(source, one, tested, absent)
+            case _:
+                yield from _of_node(source, one, tested, absent)
+
+
+def _of_node(source: Source, one: ast.AST, tested: _Tested, absent: frozenset[str]) -> Found:
+    match one:
+        case ast.BinOp(op=ast.Div(), right=right):
+            if DIVISOR.match(_last(right)) and _last(right) not in tested.zero:
+                yield "divides", one.lineno, source.written(one)
+        case ast.BoolOp(op=ast.Or(), values=[ast.Name() | ast.Attribute() as first, *others]):
+            if NUMBERS.match(_last(first)) and not any(map(_is_no_number, others)):
+                yield "zero is unset", one.lineno, source.written(one)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Name() | ast.Attribute(), ctx=ast.Load()):
+            if name.isupper() and name not in tested.there and len(name) > 2:
+                yield "key", one.lineno, source.written(one)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield from _given(source, key.value, value)
+                    if HALF.match(given := f"{key.value} = {source.written(value)}"):
+                        yield "half", value.lineno, given
+        case ast.Call():
+            yield from _of_call(source, one, tested, absent)
 
 
 def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[str]) -> Found:
     for each in one.keywords:
-        given = _last(each.value)
-        if each.arg in SAMPLER and given in SAMPLER and given != each.arg:
-            yield "crossed", each.value.lineno, f"{each.arg} = {source.written(each.value)}"
-        if each.arg == "trust_remote_code" and isinstance(each.value, ast.Constant) and each.value.value is True:
-            yield "remote code", each.value.lineno, "trust_remote_code = True"
+        yield from _given(source, each.arg or "", each.value)
+    if _last(one.func) in HOLDS:
+        for arg in one.args:
+            match arg.value if isinstance(arg, ast.Starred) else arg:
+                case ast.BinOp(op=ast.Mult(), left=ast.List(elts=listed)) as of:
+                    if any(isinstance(each, ast.Call) for each in listed):
+                        yield "one object", of.lineno, source.written(of)
     called = one.func
     while isinstance(called, ast.Attribute):
         called = called.value
@@ -129,6 +178,15 @@ def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[s
         yield "cuda", one.lineno, written
     if HALF.search(written[:FIRST]) or written.endswith(".half()"):
         yield "half", one.lineno, written
+
+
+def _given(source: Source, name: str, value: ast.expr) -> Found:
+    """Of what a call or a dictionary gives by its name."""
+    given = _last(value)
+    if name in SAMPLER and given in SAMPLER and given != name:
+        yield "crossed", value.lineno, f"{name} = {source.written(value)}"
+    if name == "trust_remote_code" and isinstance(value, ast.Constant) and value.value is True:
+        yield "remote code", value.lineno, "trust_remote_code = True"
 
 
 class _Tested:

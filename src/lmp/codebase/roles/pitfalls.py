@@ -8,7 +8,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +41,8 @@ NEAR = 4
 USUAL = 20
 """Lines of a function."""
 Key = tuple[str, int]
+Parts = Mapping[Key, Collection[str]]
+"""Place -> the parts that it plays in a run."""
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
 WORD = re.compile(r"[A-Za-z_]\w+")
@@ -90,17 +92,22 @@ FILE = Path(__file__).with_name("pitfalls.toml")
 SAID = {kind: Said(*said) for kind, said in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
 
 
-def candidates(reading: Reading, run: Collection[Key]) -> Iterator[Candidate]:
+def candidates(reading: Reading, run: Parts) -> Iterator[Candidate]:
     """Of every place what may cost a user time. ``run`` are the places of what takes part in a run: a user meets what
     lies there."""
     settings = list(_of_settings(reading))
-    yield from _of_code(reading, run, {each.cause for each in settings})
+    found = list(_of_code(reading, run, {each.cause for each in settings}))
     for each in (*settings, *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
-        yield Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0})
+        found.append(Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0}))
+    number = Counter(each.kind for every in found for each in every.pitfalls)
+    for every in found:
+        # What a code base has a hundred times is its way of writing.
+        fewest = min(number[each.kind] for each in every.pitfalls)
+        yield Candidate(every.pitfalls, {**every.witnesses, "seldom": -math.log1p(fewest)})
 
 
-def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
-    """Best first, one for each function."""
+def pitfalls(reading: Reading, run: Parts) -> list[Pitfall]:
+    """Best first, one for each function; behind them those that are much alike."""
     weight = weights()["pitfalls"]
     listed = list(candidates(reading, run))
     number = Counter(each.kind for every, _ in listed for each in every)
@@ -119,20 +126,22 @@ def pitfalls(reading: Reading, run: Collection[Key]) -> list[Pitfall]:
             here.append(each)
             causes.add(each.cause)
     kept: list[Pitfall] = []
+    later: list[Pitfall] = []
     told: Counter[tuple[str, str]] = Counter()
     alike: Counter[tuple[str, str]] = Counter()
     for first, *more in filter(None, of_place.values()):
         each = replace(first, more=tuple(more))
-        # Variants of one method in the files of one folder ask for the same.
+        # Variants of one method in the files of one folder ask for the same: further ones come last.
         name = each.symbol.rpartition(".")[2]
         of = each.place.file if name.startswith("__") else each.place.file.rpartition("/")[0], name
         words = each.effect, each.written.partition(" = ")[0].replace("-", "_")
         if MOST_ALIKE in (alike[of], told[words]):
+            later.append(each)
             continue
         alike[of] += 1
         told[words] += 1
         kept.append(each)
-    return kept[:MOST]
+    return [*kept, *later][:MOST]
 
 
 def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
@@ -154,7 +163,7 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     return found
 
 
-def _of_code(reading: Reading, run: Collection[Key], known: AbstractSet[Place]) -> Iterator[Candidate]:
+def _of_code(reading: Reading, run: Parts, known: AbstractSet[Place]) -> Iterator[Candidate]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about. What stands
     at the ``known`` places is told as a setting."""
     settings = _names_of_settings(reading)
@@ -162,10 +171,9 @@ def _of_code(reading: Reading, run: Collection[Key], known: AbstractSet[Place]) 
     taken = Counter(file for file, _ in set(run))
     size = math.log(max(SMALLEST, len(reading.functions)) / MEDIUM)
     bodies = [graph.body for file, graph in reading.facts.graphs.items() if graph.body and reading.is_own(file)]
-    for function in (*reading.functions, *bodies):
+    builds = [one for file, graph in reading.facts.graphs.items() if _builds(file) for one in graph.functions]
+    for function in (*reading.functions, *bodies, *builds):
         running = function.key in run
-        if reading.is_beside(function.file) and not running:
-            continue
         of_place: dict[tuple[Place, str], list[Hazard]] = {}
         for hazard in (*function.hazards, *_of_graph(reading, function)):
             of_settings = hazard.kind not in OF_SETTINGS or _names_one(hazard.text, settings)
@@ -179,6 +187,8 @@ def _of_code(reading: Reading, run: Collection[Key], known: AbstractSet[Place]) 
             speaks = {
                 "function": bool(function.qualname),
                 "running": running,
+                "builds": _builds(function.file),
+                "beside": reading.is_beside(function.file) and not running,
                 "near": max(0, NEAR - depths.get(function, NEAR)) / NEAR,
                 "share": math.log1p(taken[function.file]) / math.log1p(max(taken.values(), default=1)),
                 "setting": any(_names_one(each.text, settings) for each in hazards),
@@ -189,11 +199,18 @@ def _of_code(reading: Reading, run: Collection[Key], known: AbstractSet[Place]) 
             witnesses = {name: float(value) for name, value in speaks.items()}
             witnesses |= {f"{name} in a large code base": size * value for name, value in witnesses.items()}
             witnesses |= {f"kind {kind}": 1.0 for kind in kinds}
+            witnesses |= {f"plays {part}": 1.0 for part in run.get(function.key, ())}
+            around = run.get(function.owner.key, ()) if function.owner is not None else ()
+            witnesses |= {f"class plays {part}": 1.0 for part in around}
             told = [
                 Pitfall(each.kind, symbol, where, Place(function.file, each.line), *SAID[each.kind], each.text)
                 for each in hazards
             ]
             yield Candidate(told, witnesses)
+
+
+def _builds(file: str) -> bool:
+    return file.rpartition("/")[2] == "setup.py" and file.count("/") <= 1
 
 
 def _around(reading: Reading, at: Place) -> Class | None:
@@ -209,6 +226,10 @@ def _named(of: Function | Class | None, at: Place, hazard: Hazard) -> tuple[Plac
 def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
     if reading.is_dead(function):
         return False
+    if _builds(function.file) and hazard.kind in ("path", "read once"):
+        # A build runs in its folder, once. What it opens may be left out of the archive.
+        opened = OPENED.match(hazard.text)
+        return opened is not None and opened[1] not in reading.roles
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
     if hazard.kind == "download":
@@ -222,6 +243,7 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
     return True
 
 
+OPENED = re.compile(r"""open\(["']([^"']+)""")
 FREE = frozenset(["mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated"])
 """What is asked by who knows that others take memory too."""
 THREADS = frozenset(["Thread", "Timer", "submit"])
@@ -394,7 +416,7 @@ FEW = 3
 def _of_builds(reading: Reading) -> Iterator[Pitfall]:
     """Packages that setup.py imports, and that an isolated build is not given."""
     for file, graph in reading.facts.graphs.items():
-        if file.rpartition("/")[2] == "setup.py" and file.count("/") <= 1:
+        if _builds(file):
             for name, line in graph.packages.items():
                 plain = name.lower().replace("_", "-")
                 known = name in sys.stdlib_module_names or plain in reading.facts.builds_with or name in BUILDERS
