@@ -18,6 +18,7 @@ from pathlib import Path
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import CALLED, Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import turns
 from lmp.codebase.roles.begins import Begins
 from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
 from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
@@ -281,6 +282,7 @@ class Likely:
                 "in the loop": function in self.weighing.reached,
             }
         )
+        found.update(turns.of_function(reading, function))
         return found
 
     def _of_thing(self, key: Key) -> Witnesses:
@@ -313,6 +315,7 @@ class Likely:
                     "private": thing.name.startswith("_"),
                 }
             )
+            found.update(turns.of_class(thing))
         elif thing is not None:
             found.update({"kernel of Triton or CUDA": 1.0, "beside": self.reading.is_beside(file)})
         else:
