@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lmp.codebase.facts import Selection
+from lmp.codebase.facts import Place, Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import likely, turns
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.rows import every_row, nesting
+from lmp.codebase.rows import likely as likely_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TEXT = """import torch
@@ -187,3 +188,18 @@ def test_what_is_done_with_pieces_and_with_what_waits(tmp_path: Path) -> None:
     assert held["count"] == set()
     (desk,) = reading.classes
     assert dict(turns.of_class(desk)) == {"can be gone through": True, "keeps a queue": True, "keeps a lock": True}
+
+
+def test_a_rule_of_many_is_known_by_the_first_word_of_its_reason(reading: Reading) -> None:
+    found = likely_of(reading)
+    # As if rules had found pour: as the scheduler's and as one that samples, whose rules are alike.
+    pour = next(key for key, thing in found.weighing.things.items() if thing.name == "pour")
+    for section in ("scheduler", "sampling"):
+        found.ruled[section][pour] = Row(section, "batch", "pour", Place(*pour), "joins samples to a batch")
+    ruled = {
+        section: {name for name in held if name.startswith("ruled as")}
+        for section, key, held in found.things()
+        if key == pour
+    }
+    assert ruled["scheduler"] == {"ruled as it joins"}
+    assert ruled["sampling"] == set()

@@ -37,6 +37,8 @@ LEAST = {
 }
 """How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
 is not sure."""
+MANY_RULES = ("scheduler",)
+"""Sections whose rules differ in how often they are right."""
 IN_ANY_CASE = ("nesting", "pitfalls")
 """Sections of which a name alone is no mistake."""
 KEPT = 0.15
@@ -340,8 +342,11 @@ class Likely:
         row = ruled.get(key)
         thing = self.weighing.things.get(key)
         asked = row or Row(section, "", name_of(thing) if thing is not None else "", Place(*key))
+        # Of a section with many rules, the first word of the reason tells which it was; what follows may be names.
+        rule = row.why.split(" ", 1)[0] if row is not None and section in MANY_RULES else ""
         return {
             "ruled": row is not None,
+            **({f"ruled as it {rule}": 1.0} if rule else {}),
             "ruled first": row is not None and row.rank == 0,
             "ruled later": row is not None and row.rank >= 1,
             "points": self.weighing.weight(section, asked, ruled.keys()),
