@@ -536,3 +536,47 @@ def test_the_loop_is_the_one_that_repeats_the_step(tmp_path: Path) -> None:
     assert next(each.name for each in decode_loops(reading)) == "simple"
     assert {each.name for each in stepping(reading)} >= {"simple", "beam_search"}
     assert "run" not in {each.name for each in stepping(reading)}
+
+
+PIECES = """import torch
+
+
+class Reader:
+    def read(self, ids, piece=512):
+        states = []
+        for start in range(0, ids.shape[1], piece):
+            state = self.model(ids[:, start : start + piece])
+            states.append(state)
+        return states
+
+    def count(self, ids, piece=512):
+        return [ids[start] for start in range(0, len(ids), piece)]
+
+    def every(self, ids):
+        for start in range(0, ids.shape[1], 512):
+            self.model(ids[:, start : start + 512])
+
+
+class Writer:
+    def write(self, ids, steps):
+        batch_size = ids.shape[0]
+        alive = torch.ones(batch_size)
+        for _ in range(steps):
+            logits = self.lm_head(ids)
+            ids = torch.cat([ids, torch.multinomial(logits, 1)], -1) * alive
+        return ids
+
+    def write_all(self, batches, steps):
+        for ids in batches:
+            logits = self.lm_head(ids)
+            print(torch.multinomial(logits, 1), steps)
+"""
+
+
+def test_pieces_that_a_model_is_given_and_the_size_of_one_batch(tmp_path: Path) -> None:
+    # Only read gives the model a piece of a size that it is told. write reads how large its one batch is, for a tensor;
+    # write_all takes batch after batch.
+    (tmp_path / "read.py").write_text(PIECES)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = {(row.role, row.symbol) for row in scheduler_rows(reading)}
+    assert found == {("chunking", "Reader.read"), ("batch", "Writer.write_all")}

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lmp.codebase.facts import Selection
+from lmp.codebase.facts import Place, Selection
 from lmp.codebase.reading import read_repository
-from lmp.codebase.roles import likely
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles import likely, turns
+from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.rows import every_row, nesting
+from lmp.codebase.rows import likely as likely_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TEXT = """import torch
@@ -153,3 +154,72 @@ def test_the_fit_keeps_what_tells_and_drops_what_does_not(monkeypatch: pytest.Mo
     found = fit.found(samples, (np.array(weights), added))
     assert {place[0][1] for place in found} == {row["line"] for row in rows}
     sys.modules.pop("fit_roles", None)
+
+
+TURNS = """import random
+import threading
+from collections import deque
+
+
+class Desk:
+    def __init__(self):
+        self.line = deque()
+        self.jobs = deque()
+        self.guard = threading.Lock()
+
+    def __iter__(self):
+        return iter(self.jobs)
+
+    def join(self, job):
+        with self.guard:
+            self.jobs.append(job)
+
+    def serve(self):
+        return self.jobs.popleft()
+
+
+def deal(cards, hand):
+    random.shuffle(cards)
+    for start in range(0, len(cards), hand):
+        yield cards[start : start + hand]
+
+
+def count(cards):
+    for start in range(0, 52, 4):
+        print(start)
+"""
+
+
+def test_what_is_done_with_pieces_and_with_what_waits(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(TURNS)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    functions = {each.qualname: dict(turns.of_function(reading, each)) for each in reading.functions}
+    held = {name: {witness for witness, value in found.items() if value} for name, found in functions.items()}
+    assert held["Desk.__iter__"] == {"gone through", "reads a queue of its object"}
+    assert held["Desk.join"] == {
+        "puts into what it keeps",
+        "reads a queue of its object",
+        "reads a lock of its object",
+    }
+    assert held["Desk.serve"] == {"reads a queue of its object"}
+    # The size is given; a step that is a number says nothing. One length is asked for.
+    assert held["deal"] == {"shuffles", "steps by a size", "asks for lengths"}
+    assert functions["deal"]["asks for lengths"] == 1
+    assert held["count"] == set()
+    (desk,) = reading.classes
+    assert dict(turns.of_class(desk)) == {"can be gone through": True, "keeps a queue": True, "keeps a lock": True}
+
+
+def test_a_rule_of_many_is_known_by_the_first_word_of_its_reason(reading: Reading) -> None:
+    found = likely_of(reading)
+    # As if rules had found pour: as the scheduler's and as one that samples, whose rules are alike.
+    pour = next(key for key, thing in found.weighing.things.items() if thing.name == "pour")
+    for section in ("scheduler", "sampling"):
+        found.ruled[section][pour] = Row(section, "batch", "pour", Place(*pour), "joins samples to a batch")
+    ruled = {
+        section: {name for name in held if name.startswith("ruled as")}
+        for section, key, held in found.things()
+        if key == pour
+    }
+    assert ruled["scheduler"] == {"ruled as it joins"}
+    assert ruled["sampling"] == set()

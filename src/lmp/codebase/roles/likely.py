@@ -18,6 +18,7 @@ from pathlib import Path
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import CALLED, Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles import turns
 from lmp.codebase.roles.begins import Begins
 from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
 from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
@@ -36,6 +37,8 @@ LEAST = {
 }
 """How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
 is not sure."""
+MANY_RULES = ("scheduler",)
+"""Sections whose rules differ in how often they are right."""
 IN_ANY_CASE = ("nesting", "pitfalls")
 """Sections of which a name alone is no mistake."""
 KEPT = 0.15
@@ -300,6 +303,7 @@ class Likely:
                 "in the loop": function in self.weighing.reached,
             }
         )
+        found.update(turns.of_function(reading, function))
         return found
 
     def _of_thing(self, key: Key) -> Witnesses:
@@ -332,6 +336,7 @@ class Likely:
                     "private": thing.name.startswith("_"),
                 }
             )
+            found.update(turns.of_class(thing))
         elif thing is not None:
             found.update({"kernel of Triton or CUDA": 1.0, "beside": self.reading.is_beside(file)})
         else:
@@ -356,8 +361,11 @@ class Likely:
         row = ruled.get(key)
         thing = self.weighing.things.get(key)
         asked = row or Row(section, "", name_of(thing) if thing is not None else "", Place(*key))
+        # Of a section with many rules, the first word of the reason tells which it was; what follows may be names.
+        rule = row.why.split(" ", 1)[0] if row is not None and section in MANY_RULES else ""
         return {
             "ruled": row is not None,
+            **({f"ruled as it {rule}": 1.0} if rule else {}),
             "ruled first": row is not None and row.rank == 0,
             "ruled later": row is not None and row.rank >= 1,
             "points": self.weighing.weight(section, asked, ruled.keys()),

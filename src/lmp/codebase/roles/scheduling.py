@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import RUNS as RUN
 from lmp.codebase.graph.records import ITEM, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External, FunctionValue, Instance, innermost
 from lmp.codebase.roles import operators
@@ -56,11 +57,15 @@ JOINS, FILLS = frozenset(["stack", "cat", "vstack", "concatenate"]), frozenset([
 PADS, ENDED = frozenset(["pad", "padded", "padding"]), re.compile("done|finish|complete|eos|end(?:s|ed)?$")
 HOLDS, LENGTHS = frozenset(["acquire", "release"]), frozenset(["length", "len", "size", "depth"])
 """How a place of a semaphore is taken and freed, and words of how long a queue is."""
+RUNS = RUN | {"model"}
+"""How a model is called, its own code or that of another package."""
 BOUNDS = frozenset(["begin", "start", "end", "size", "len", "length", "offset"])
 """Words of where a chunk begins, and how far it goes."""
 MAKES_LOADER = re.compile(r"_*(?:get|make|build|create|set_?up)_(?:\w+_)?data_?loaders?$")
 MICRO = re.compile("micro_?batch|split_batch")
 """How a function is named that makes what gives batches of samples, and one that cuts a batch into smaller ones."""
+SEVERAL = re.compile("prompts|micro_?batch|batch(?!_size)")
+"""Names of several sequences, or of batches. How large one batch is, any code reads that makes a tensor for it."""
 CUTS = frozenset(["split", "islice", "chunk", "array_split", "tensor_split", "batched"])
 """Functions of libraries that cut a sequence into pieces."""
 PUTS = frozenset(
@@ -84,8 +89,8 @@ def scheduler_rows(reading: Reading) -> list[Row]:
         add(_role(of.name, "queue"), of.qualname, place(of), why)
         queues = _queues(of)
         for name in of.lines:
-            places = "slot" in split(name) and _is_made_queue(of, name)
-            asked = "queue" in split(name) and split(name) & (ITEMS | WAITS) and _is_made_queue(of, name)
+            places = "slot" in split(name) and is_made_queue(of, name)
+            asked = "queue" in split(name) and split(name) & (ITEMS | WAITS) and is_made_queue(of, name)
             if places or (name in queues and (asked or split(name) & WAITS)):
                 add("queue", f"{of.qualname}.{name}", Place(of.file, of.lines[name]), "requests wait here")
         kinds = [each for each in reading.graph.evaluator.below(of) if each not in classes and queues]
@@ -150,7 +155,7 @@ def _static(reading: Reading) -> Iterator[Row]:
         # A function that handles several sequences at once, by the names that it reads; it ends when all of them do.
         asked = [call for one in (each, *each.inner.values()) for call in one.calls if call.name == "all"]
         ends = any(ENDED.search(str(chain[-1])) for call in asked for chains in call.args for chain in chains)
-        batched = ends or any(re.search("prompts|batch", name) for name in {*each.reads, *each.params})
+        batched = ends or any(SEVERAL.search(name) for name in {*each.reads, *each.params})
         if batched and each.qualname and not each.name.endswith("__"):
             yield _row("batch", each, "its loop steps a batch")
     for function in reading.functions:
@@ -195,7 +200,8 @@ def _limits(reading: Reading) -> Iterator[Row]:
             for chain in chains
             for word in split(str(chain[-1]))
         }
-        runs = function in reading.attending or any(call.loop and call.name in CALLED for call in function.calls)
+        repeated = {call.name for call in function.calls if call.loop}
+        runs = function in reading.attending or bool(repeated & {*CALLED})
         bounds = {word for name in function.reads if "chunk" in split(name) for word in split(name) & BOUNDS}
         sizes = {word for name in function.reads & function.params.keys() for word in split(name)}
         if "chunk" in steps and runs:
@@ -206,6 +212,8 @@ def _limits(reading: Reading) -> Iterator[Row]:
             yield _row("chunking", function, "its loop takes chunk after chunk")
         elif "batch" in steps:
             yield _row("batch", function, "steps by a batch")
+        elif steps and repeated & RUNS:
+            yield _row("chunking", function, "runs the model on one piece of a size after the other")
         elif (
             called & CUTS
             and function.loops
@@ -274,7 +282,7 @@ def _data(reading: Reading) -> Iterator[Row]:
     for of in reading.classes:
         if of.native or reading.is_beside(of.file):
             continue
-        queues = [name for name in of.attributes if _is_made_queue(of, name)]
+        queues = [name for name in of.attributes if is_made_queue(of, name)]
         if len(queues) > 1 and any("batch" in name for name in (*queues, of.name.lower())):
             yield _row("queue", of, f"keeps {', '.join(queues[:2])}")
             for method in of.methods.values():
@@ -410,7 +418,7 @@ def _hands_out(of: Class) -> bool:
     return any("alloc" in each for each in names) and any("free" in each for each in names)
 
 
-def _is_made_queue(of: Class, name: str) -> bool:
+def is_made_queue(of: Class, name: str) -> bool:
     return any("Queue" in str(part) or part == "deque" for _, chain in of.attributes.get(name, ()) for part in chain)
 
 
@@ -422,7 +430,7 @@ def _is_queue(of: Class, name: str) -> bool:
         or any(each.target == name for method in of.methods.values() for each in method.made)
     ):
         return False
-    if _is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
+    if is_made_queue(of, name) and split(name) & (QUEUES | ITEMS):
         return True
     used: set[str] = set()
     holds = bool(split(name) & (QUEUES | ({"slot", "pending"} if of.native else set())))
