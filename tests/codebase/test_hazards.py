@@ -184,3 +184,52 @@ def steps(ids, state):
 """
     found = {each for each in hazards(tmp_path, text) if each[0] in ("by text", "step by step")}
     assert found == {("by text", 2), ("step by step", 7)}
+
+
+def test_what_is_no_wait_no_switch_and_no_state_of_the_process(tmp_path: Path) -> None:
+    # A path is joined and a dictionary gives in the loop of line 6; that of line 12 asks a queue. Line 16 sets what is
+    # missing, for the whole process; line 18 is a switch. The generator of line 21 is its own, line 22 seeds the
+    # process. The data of line 23 lie on the disk. Line 27 tells what went well, and the function gives the state that
+    # was asked for.
+    text = """import os, random, torch
+from datasets import load_dataset
+log = print
+def evict(folder, kept, sizes):
+    at = 0
+    while True:
+        path = os.path.join(folder, kept[at])
+        at += sizes.get(path, 1)
+        if at > 9:
+            break
+def serve(queue):
+    while True:
+        queue.get_nowait()
+        queue.get()
+def setup():
+    if not os.environ.get("ADDRESS"):
+        os.environ["ADDRESS"] = "here"
+    if os.environ.get("FAST"):
+        setup()
+def seed(g, path):
+    g.manual_seed(1)
+    torch.manual_seed(1)
+    load_dataset("json", data_files=path)
+    load_dataset("squad")
+def resume(log, state):
+    if state.found:
+        log.info("resumed from the last step")
+        return state
+    if state.bad:
+        log.error("the state is bad")
+        return None
+"""
+    kinds = ("waits", "any value", "process", "download", "leaves")
+    assert {each for each in hazards(tmp_path, text) if each[0] in kinds} == {
+        ("waits", 12),
+        ("waits", 14),
+        ("process", 17),
+        ("any value", 18),
+        ("process", 22),
+        ("download", 24),
+        ("leaves", 30),
+    }

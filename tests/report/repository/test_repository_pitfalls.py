@@ -43,6 +43,11 @@ SOURCE = textwrap.dedent(
             if kind == "g":
                 return path
             raise ValueError("neither")
+        try:
+            path.open()
+        except OSError as error:
+            if error.errno == 13:
+                raise ValueError("not allowed")
     """
 )
 
@@ -56,6 +61,7 @@ class _Files:
     ("line", "expected"),
     [
         (5, [Condition(("strict",))]),
+        (33, [Condition(("except OSError",)), Condition(("error.errno == 13",))]),
         (9, [Condition(("strict",)), Condition(("kind == 'b'",))]),
         # The last branch is taken where neither of the tests before it holds.
         (11, [Condition(("strict",)), Condition(("kind == 'a'", "kind == 'b'"), holds=False)]),

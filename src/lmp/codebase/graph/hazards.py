@@ -59,9 +59,7 @@ WHOLE = ("manual_seed", "set_start_method", "set_default_dtype", "set_default_te
 """What sets something for the whole process."""
 FETCHES = ("hf_hub_download", "snapshot_download", "urlretrieve", "urlopen", "load_dataset", "get_encoding")
 FORMS: dict[HazardKind, re.Pattern[str]] = {
-    "waits": re.compile(
-        r"timeout ?= ?None|\.(?:wait|join|result|acquire|recv)\(\)$|(?:queue|conn)\w*\.get\(\)$|\bsleep\([\d.]+\)$"
-    ),
+    "waits": re.compile(r"timeout ?= ?None|\.(?:wait|join|result|acquire|recv)\(\)$|(?:queue|conn)\w*\.get\(\)$"),
     "existing": re.compile(r"\.(?:makedirs|mkdir)\((?!.*exist_ok)"),
 }
 """Calls by how they are written."""
@@ -79,7 +77,9 @@ def _add(inside: Function, kind: HazardKind, node: ast.AST, text: str) -> None:
 
 
 def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
-    if not (isinstance(node.test, ast.Call) and "isinstance" in source.written(node.test)):
+    # What must not be reached says nothing of what leads there.
+    unreached = isinstance(node.test, ast.Constant) and not node.test.value and node.msg is None
+    if not unreached and not (isinstance(node.test, ast.Call) and "isinstance" in source.written(node.test)):
         _add(inside, "assert", node, source.written(node.test))
 
 
@@ -98,7 +98,9 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
     if node.orelse and not isinstance(node.orelse[0], ast.If):
         _of_branch(source, node, node.orelse, f"not ({tested})", inside)
     test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
-    if isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv"):
+    asks = isinstance(test, ast.Call) and source.dotted(test.func) in ("os.environ.get", "os.getenv")
+    # What is set where it is missing is no switch.
+    if asks and not any(_sets_environment(source, each) for each in walk(node)):
         _add(inside, "any value", node, source.written(test))
     leaves = node.body[-1]
     told = (each for each in node.body[:-1] if not _is_quiet(source, each))
@@ -237,7 +239,8 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     leaves = isinstance(body[-1], ast.Return)
     tells = (*WARNS, *TELLS) if leaves else WARNS
     warned = next((call for call in called if source.written(call.func).rpartition(".")[2] in tells), None)
-    if warned is not None and warned.args and (assigned or leaves):
+    gives = isinstance(body[-1], ast.Return) and not isinstance(body[-1].value, ast.Constant | None)
+    if warned is not None and warned.args and (assigned or leaves) and (_is_trouble(source, warned) or not gives):
         kind: HazardKind = "leaves" if leaves else "falls back"
         _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
@@ -252,6 +255,14 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
         ]
         if kept and given:
             _add(inside, "replaced", assigned[0], f"{source.written(given[0])} if {test}")
+
+
+def _is_trouble(source: Source, told: ast.Call) -> bool:
+    """A warning; of what is only told, a message of something that went wrong."""
+    return (
+        source.written(told.func).rpartition(".")[2] not in TELLS
+        or TROUBLE.search(source.written(told.args[0])) is not None
+    )
 
 
 def of_handler(source: Source, tried: list[ast.stmt], node: ast.ExceptHandler, inside: Function) -> None:
@@ -319,17 +330,22 @@ def of_subscript(source: Source, node: ast.Subscript, inside: Function) -> None:
         _add(inside, "launcher", node, f"environ[{place.value!r}]")
 
 
+def _sets_environment(source: Source, node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and any(
+        isinstance(each, ast.Subscript) and source.dotted(each.value) == "os.environ" for each in node.targets
+    )
+
+
 def of_while(source: Source, node: ast.While, inside: Function) -> None:
     """A loop without a limit, and one whose first error ends it."""
     if not (isinstance(node.test, ast.Constant) and node.test.value):
         return
     # One that goes on until it is done waits for nothing.
     every = own_nodes(node)
-    called = {
-        one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func)
-        for one in every
-        if isinstance(one, ast.Call)
-    }
+    calls = [one for one in every if isinstance(one, ast.Call)]
+    named = [(one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func), one) for one in calls]
+    # A text joins, and a dictionary gives, what they are given.
+    called = {name for name, one in named if not (one.args and name in ("get", "join"))}
     if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in every):
         _add(inside, "waits", node, f"while {source.written(node.test)}")
     if not any(isinstance(each, ast.Try) for each in walk(node)):
@@ -677,8 +693,10 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     elif last == "setattr":
         kinds += ["by text"] if len(node.args) > 1 and not isinstance(node.args[1], ast.Constant) else []
     elif last in LAST and "enerator" not in written:
-        # A generator of its own is no state of the process.
-        kinds.append(LAST[last])
+        # A generator of its own is no state of the process, and what lies in files of the user is not fetched.
+        of_module = source.written(node.func).partition(".")[0] in source.aliases
+        if of_module and not any(each.arg == "data_files" for each in node.keywords):
+            kinds.append(LAST[last])
     for kind in kinds:
         _add(inside, kind, node, written)
     message = source.written(node.args[0]) if node.args and last in (*WARNS, *TELLS) else ""

@@ -230,6 +230,12 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         # A build runs in its folder, once. What it opens may be left out of the archive.
         opened = OPENED.match(hazard.text)
         return opened is not None and opened[1] not in reading.roles
+    if hazard.kind == "waits" and any(
+        edge.call is not None and edge.line == hazard.line and hazard.text.startswith(edge.call.written)
+        for edge in reading.graph.edges.get(function, ())
+    ):
+        # A method of its own, which says itself how long it waits.
+        return False
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
     if hazard.kind == "download":
@@ -368,7 +374,8 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
                 continue
             asked, _, within = found[1].partition(".")
             parts = module_parts(found[0])
-            around = "/".join(parts[: len(parts) - graph.imports[name].count(".")])
+            first = graph.imports[name].partition(".")[0]
+            around = "/".join(parts[: parts.index(first) if first in parts else len(parts)])
             if f"{around}/__init__.py" in reading.roles:
                 # A name that is looked for at the top is no module inside of a package.
                 continue

@@ -134,6 +134,8 @@ def _told(study: Study, each: Pitfall) -> Telling:
     condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
     given: list[Inline] = ["call ", owner, " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
     fix = sentence(*(given if asked else ["before ", owner, " is called see to it that "]), condition)
+    if any(each.handles for each in conditions(study.base, each.cause)):
+        fix = sentence("keep the error before it from being raised")
     effect = "".join(piece.text if isinstance(piece, Code) else str(piece) for piece in refused)
     return Telling(
         each,
@@ -146,7 +148,7 @@ def refused_at(study: Study, place: Place, written: str) -> tuple[Condition, lis
     """What the assert or raise at a line refuses, and where that counts; ``written`` is its own condition."""
     around = conditions(study.base, place)
     asserts = refusal(study.base, place).asserts
-    own = Condition((written,)) if asserts or not around else around.pop()
+    own = Condition((written,)) if asserts or not around or around[-1].handles else around.pop()
     return own, refusal_of(own, asserts) + _where_it_counts(around)
 
 
@@ -168,7 +170,7 @@ def _where_it_counts(around: list[Condition]) -> list[Inline]:
     for number, each in enumerate(around[-MOST_TESTS:]):
         tests = joined([code(test, 60) for test in each.tests[:MOST_TESTS]])
         held = "" if each.holds else " does not hold" if len(each.tests) == 1 else " do not hold"
-        found += [" and " if number else ", where ", *tests, held]
+        found += [" and " if number else ", ", "in " if each.handles else "where " * (not number), *tests, held]
     return found
 
 

@@ -111,17 +111,22 @@ def refusal(base: CodeBase, place: Place) -> Refusal:
 
 @dataclass(frozen=True)
 class Condition:
-    """What holds where a branch is taken: a test, or none of the tests of the branches before an ``else``."""
+    """What holds where a branch is taken: a test, none of the tests of the branches before an ``else``, or that an
+    error was raised before: ``except KeyError``."""
 
     tests: tuple[str, ...]
     holds: bool = True
+
+    @property
+    def handles(self) -> bool:
+        return self.tests[0].startswith("except ")
 
 
 def conditions(base: CodeBase, place: Place) -> list[Condition]:
     """Of the statement at a line the conditions of the branches that it stands in, the outermost of its function first.
 
-    What returns right before an ``else`` or a ``raise`` is one of the tests that failed there. Loops, handlers of
-    errors and other returns are not told.
+    What returns right before an ``else`` or a ``raise`` is one of the tests that failed there. Loops and other returns
+    are not told.
     """
     found: list[Condition] = []
     inside = _functions(base, place)
@@ -141,6 +146,9 @@ def conditions(base: CodeBase, place: Place) -> list[Condition]:
                 tests.append(node.test)
             otherwise = Condition(tuple(ast.unparse(test) for test in tests), holds=False)
             waiting += [(each, [*around, otherwise]) for each in node.orelse]
+        elif isinstance(node, ast.ExceptHandler):
+            handled = Condition((f"except {ast.unparse(node.type) if node.type is not None else 'any error'}",))
+            waiting += [(each, [*around, handled]) for each in node.body]
         else:
             waiting += [(each, around) for each in ast.iter_child_nodes(node) if not isinstance(each, Function)]
     return found
