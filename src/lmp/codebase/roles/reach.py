@@ -416,7 +416,7 @@ class Reading:
 
 def _takes_all(function: Function, call: Call) -> bool:
     """Whether a call of what reading does not know is given queries with keys and values, or with their cache."""
-    if function.name == "__init__" or call.name in operators.JOINS:
+    if function.name == "__init__" or call.name in operators.JOINS | operators.KEEPS:
         return False
     given = list(call.given)
     owner = function.owner.name if function.owner is not None else ""

@@ -47,7 +47,7 @@ SCHEDULER = (
         "Backpressure / admission control",
         "scheduler",
         ("admission",),
-        r"max[-_](running|queued|num)[-_](req|seq)|concurren|^-*batch[-_]size",
+        r"max[-_](running|queued|num)[-_](req|seq)|concurren|max[-_]batch|queue[-_](?:size|len|depth)",
     ),
 )
 SAMPLING = (

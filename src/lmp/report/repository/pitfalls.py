@@ -136,11 +136,13 @@ def _told(study: Study, each: Pitfall) -> Telling:
     fix = sentence(*(given if asked else ["before ", owner, " is called see to it that "]), condition)
     if any(each.handles for each in conditions(study.base, each.cause)):
         fix = sentence("keep the error before it from being raised")
+    # The macro of the language itself is left out of a release build.
+    unless = ", where NDEBUG is not defined" if end.error == "assert" else ""
     effect = "".join(piece.text if isinstance(piece, Code) else str(piece) for piece in refused)
     return Telling(
         each,
         f"{effect}, else {words}" if end.asserts else f"{effect}, with {words}",
-        _item(sentence(*where, *refused), sentence("it stops with ", end.of, code(words, 110)), fix),
+        _item(sentence(*where, *refused), sentence("it stops with ", end.of, code(words, 110), unless), fix),
     )
 
 

@@ -33,6 +33,7 @@ NOTES = (
         r"pip3? install (?:-\S+ )*['\"]?(?:\.|(?!git\+)[\w.-]+/[^\s:@]*)['\"]?(?:\[[\w,-]+\]['\"]?)?(?: |$)",
         "builds and installs a folder of it",
     ),
+    (r"pip3? install .*--no-binary", "builds a released package from its source and installs it"),
     (r"pip3? install|uv (pip install|add)|conda install|brew install|poetry add", "installs a released package"),
     (r"git clone", "fetches the sources"),
     (r"cmake", "configures or builds with CMake"),
