@@ -66,8 +66,8 @@ def test_what_a_thing_does_counts(reading: Reading, monkeypatch: pytest.MonkeyPa
 def test_a_name_needs_something_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run.py").write_text(TEXT.replace("stone", "sampler").replace("pour", "sample"))
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    # Both names say sampling: -2 + 4 points. Without the name sampler has -2 points (12 of 100), sample -2 + 1 (27).
-    weigh(monkeypatch, sampling={"": -2.0, "named sampling": 4.0, "loops": 1.0})
+    # Both names say sampling: -3 + 5 points. Without the name sampler has -3 points (5 of 100), sample -3 + 1 (12).
+    weigh(monkeypatch, sampling={"": -3.0, "named sampling": 5.0, "loops": 1.0})
     rows = [row for row in every_row(reading) if row.section == "sampling"]
     assert [row.symbol for row in rows] == ["sample"]
 

@@ -28,12 +28,12 @@ from lmp.codebase.roles.words import field_words, parts_of, split
 FILE = Path(__file__).with_name("weights.toml")
 LEAST = {
     "entry_points": 0.65,
-    "kv_cache": 0.5,
-    "scheduler": 0.45,
-    "sampling": 0.5,
-    "attention": 0.5,
-    "nesting": 0.1,
-    "pitfalls": 0.0,
+    "kv_cache": 0.45,
+    "scheduler": 0.25,
+    "sampling": 0.45,
+    "attention": 0.55,
+    "nesting": 0.15,
+    "pitfalls": 0.04,
 }
 """How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
 is not sure."""
@@ -43,7 +43,7 @@ IN_ANY_CASE = ("nesting", "pitfalls")
 """Sections of which a name alone is no mistake."""
 KEPT = 0.15
 """How likely what rules show must be at least."""
-ALONE = 0.2
+ALONE = 0.1
 """How likely what no rule shows must be by what its code does, whatever it, its file and its folder are named."""
 NAMES = ("named ", "file ", "folder ")
 OUTSIDE = (

@@ -20,7 +20,7 @@ from lmp.codebase.graph.records import Call, Class, Function, Hazard
 from lmp.codebase.modules import module_parts
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
-from lmp.codebase.roles.likely import Witnesses, chance_of, weights
+from lmp.codebase.roles.likely import LEAST, Witnesses, chance_of, weights
 from lmp.codebase.roles.reach import Reading
 from lmp.codebase.roles.sampling import PARAMETERS
 
@@ -38,6 +38,8 @@ MEDIUM, SMALLEST = 300, 20
 """Functions of a code base of middle size, and of one that is counted as small as any."""
 NEAR = 4
 """Calls below an entry point from which on a function is no nearer to the user than others."""
+FEWEST = 20
+"""Causes that are told however unlikely they are: of a small code base they are all that there is."""
 USUAL = 20
 """Lines of a function."""
 Key = tuple[str, int]
@@ -118,6 +120,7 @@ def pitfalls(reading: Reading, run: Parts) -> list[Pitfall]:
         every.sort(key=lambda each: (-weight.get(f"kind {each.kind}", 0.0), number[each.kind]))
         found += (replace(each, rank=-chance) for each in every)
     found.sort(key=lambda each: (each.rank, each.place.file, each.place.line))
+    found = max([each for each in found if -each.rank >= LEAST["pitfalls"]], found[:FEWEST], key=len)
     causes: set[Place] = set()
     of_place: dict[Place, list[Pitfall]] = {}
     for each in found:
