@@ -205,3 +205,16 @@ def test_files_themselves_are_named_by_their_names(root: Path) -> None:
 def test_what_is_kept_is_read_again() -> None:
     named = NamedParts(parts=Parts(absent=["sampling"]), provenance=Provenance(stage="submitted", author="Ada"))
     assert NamedParts.model_validate_json(named.model_dump_json()) == named
+
+
+def test_the_place_of_a_pitfall_is_opened(root: Path, reading: Reading) -> None:
+    # ``free`` stands in lines 6 and 9 of engine.py; no line within three of 20 has it, and other.py is not there.
+    told = {"symbol": "Pool.free", "trigger": "It is asked twice.", "effect": "It fails.", "fix": "Ask once."}
+    given = [
+        {**told, "file": file, "line": line} for file, line in (("engine.py", 9), ("engine.py", 20), ("other.py", 1))
+    ]
+    found = wrong(root, reading, Parts.model_validate({"pitfalls": given}))
+    assert found == [
+        "pitfalls[1]: free does not stand within 3 lines of engine.py:20",
+        "pitfalls[2]: other.py is no file of the code base that was read: paths are relative to its folder",
+    ]

@@ -1,7 +1,8 @@
 """The parts of a code base as a reader names them, an agent or a person, in place of what rules found.
 
-A section that a reader names, or says to be absent, is the reader's; the rules' rows of the others stay. A reader's
-word is not enough for a place: each is opened, and what is named must stand there.
+A section that a reader names, or says to be absent, is the reader's; the rules' rows of the others stay. Pitfalls of a
+reader come before those of rules. A reader's word is not enough for a place: each is opened, and what is named must
+stand there.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ ROLES = {
 NESTING = "nesting"
 NEAR = 3
 """Lines between a place and what is named there."""
-MOST, MOST_CALLS, LONGEST = 600, 80, 200
-"""Parts and calls that are named at most, and characters of a reason."""
+MOST, MOST_CALLS, MOST_PITFALLS, LONGEST = 600, 80, 40, 200
+"""Parts, calls and pitfalls that are named at most, and characters of a reason."""
 CALLED_HERE = ("direct", "attribute", "constructor", "inheritance", "registry")
 """Kinds of calls that stand as calls in the caller: others hand something over, or read what another one wrote."""
 Key = tuple[str, int]
@@ -79,11 +80,27 @@ class PartCall(Record):
         }
 
 
+class PartPitfall(Record):
+    """What costs a user time."""
+
+    symbol: str = Field(min_length=1, max_length=LONGEST, description="a name that stands at the line")
+    file: str
+    line: int = Field(ge=1, description="of the code that is to blame")
+    trigger: str = Field(min_length=1, max_length=LONGEST, description="what brings it about; one sentence")
+    effect: str = Field(min_length=1, max_length=LONGEST, description="what comes of it; one sentence")
+    fix: str = Field(min_length=1, max_length=LONGEST, description="what a user can do; one sentence")
+
+    @property
+    def named(self) -> tuple[str, Key]:
+        return self.symbol, (self.file, self.line)
+
+
 class Parts(Record):
     """Everything that a reader names of a code base."""
 
     parts: list[Part] = Field(default=[], max_length=MOST)
     nesting: list[PartCall] = Field(default=[], max_length=MOST_CALLS, description="the outermost call first")
+    pitfalls: list[PartPitfall] = Field(default=[], max_length=MOST_PITFALLS, description="the worst first")
     absent: list[Section | Literal["nesting"]] = Field(default=[], description="sections that the code base has not")
 
     @property
@@ -104,13 +121,19 @@ class NamedParts(Record):
 
 def findings(named: Parts, reading: Reading, lines: Lines) -> list[GateFinding]:
     """Places that do not open, or where what is named does not stand; roles that a section has not."""
-    if not named.sections:
+    if not (named.sections or named.pitfalls):
         return [_finding("schema", "the parts", "nothing is named, and nothing is said to be absent")]
-    files = {*(part.file for part in named.parts), *(end[1][0] for call in named.nesting for end in call.ends.values())}
+    files = {each.file for each in named.parts} | {each.file for each in named.pitfalls}
+    files |= {end[1][0] for call in named.nesting for end in call.ends.values()}
     if files and files.isdisjoint(reading.roles):
         what = "none of their files is one of the code base that was read: paths are relative to its folder"
         return [_finding("pointer", "the parts", what)]
-    return [*_of_parts(named, reading, lines), *_of_calls(named, reading, lines)]
+    wrong = [
+        _finding("pointer", f"pitfalls[{number}]", what)
+        for number, each in enumerate(named.pitfalls)
+        for what in _misplaced(*each.named, reading, lines)
+    ]
+    return [*_of_parts(named, reading, lines), *_of_calls(named, reading, lines), *wrong]
 
 
 def _of_parts(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFinding]:

@@ -90,8 +90,9 @@ def _findings(parts: Parts, study: Study) -> Sequence[GateFinding]:
 def counted(parts: Parts) -> str:
     places, calls = code_base.counted(len(parts.parts), "place"), code_base.counted(len(parts.nesting), "call")
     sections = ", ".join(sorted(parts.sections - {*parts.absent})) or "no section"
+    pitfalls = f", and {code_base.counted(len(parts.pitfalls), 'pitfall')}" if parts.pitfalls else ""
     absent = f"; said to be absent: {', '.join(parts.absent)}" if parts.absent else ""
-    return f"{places} and {calls} of {sections}{absent}"
+    return f"{places} and {calls} of {sections}{pitfalls}{absent}"
 
 
 def submitted(content: Any, study: Study, author: str) -> tuple[NamedParts | None, Sequence[GateFinding]]:

@@ -88,6 +88,27 @@ def test_the_loop_leads_where_the_reader_says(tmp_path: Path) -> None:
     assert repository_making(facts, root).plain.text == plain.plain.text
 
 
+def test_pitfalls_of_a_reader_come_first(tmp_path: Path) -> None:
+    # The rules know the assert too: it is told once, in the reader's words.
+    files = {
+        "serve.py": FILES["serve.py"].replace("        while len", "        assert len(tokens) > 0\n        while len")
+    }
+    root = written(tmp_path / "served", files)
+    line = line_of(root, "serve.py", "assert len(tokens)")
+    facts = read(root)
+    assert f"serve.py:{line}`: `len(tokens) > 0` must hold" in repository_making(facts, root).plain.text
+    told = {"trigger": "The prompt is empty.", "effect": "It <b>ends</b>.\x1b[31m", "fix": "Give one token."}
+    parts = Parts.model_validate({"pitfalls": [{"symbol": "tokens", "file": "serve.py", "line": line, **told}]})
+    by = NamedParts(parts=parts, provenance=Provenance(stage="submitted", author="Ada"))
+    made = repository_making(facts, root, named=by)
+    assert made.plain_review.findings == []
+    items = made.plain.text.split("## Pitfalls / time sinks")[1].split("\n\n")[1].splitlines()
+    what = f"- `serve.py:{line}` (`tokens`): `It <b>ends</b>.\\x1b[31m`"
+    assert items[0] == f"{what} (how to detect: The prompt is empty; fix: Give one token)"
+    assert not any("must hold" in item for item in items)
+    assert "and 1 pitfall, which come before those of rules" in made.plain.text
+
+
 def test_the_template_of_implementations_has_them_too(tmp_path: Path) -> None:
     root = written(tmp_path / "served", FILES)
     made = repository_making(read(root), root, implementation=True, named=named(root))

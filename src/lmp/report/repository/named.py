@@ -33,9 +33,11 @@ def _by(named: NamedParts) -> Line:
     others = [section_title(each) for each in (*ROLES, NESTING) if each not in named.parts.sections]
     counted = sentence(*plural(len(named.parts.parts), "place"), " and ", *plural(len(named.parts.nesting), "call"))
     rules: list[Inline] = ["; by rules: ", ", ".join(others)] if others else []
+    pitfalls = plural(len(named.parts.pitfalls), "pitfall")
+    first: list[Inline] = [", and ", *pitfalls, ", which come before those of rules"] if named.parts.pitfalls else []
     by: list[Inline] = ["named by ", *author(named.provenance), " from the code", *origin(named.provenance)]
     what = sentence(counted, " of ", ", ".join(sections), "; each place was opened") if sections else ["no place"]
-    return sentence(by, ": ", what, "; said to be absent: " if absent else "", ", ".join(absent), rules)
+    return sentence(by, ": ", what, first, "; said to be absent: " if absent else "", ", ".join(absent), rules)
 
 
 def _section(study: Study, parts: Parts) -> Section:

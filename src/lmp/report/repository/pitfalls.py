@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from lmp.codebase.facts import Place
+from lmp.codebase.parts import LONGEST, NEAR, PartPitfall
 from lmp.codebase.roles.pitfalls import Pitfall
 from lmp.codebase.roles.pitfalls import pitfalls as found_pitfalls
 from lmp.codebase.rows import taking_part
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
-from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, sentence
+from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, said, sentence
 from lmp.report.repository.statements import Condition, conditions, function_at, parameters, refusal
 from lmp.report.repository.study import Study
 from lmp.report.repository.workflows import anchor
+from lmp.source.quoting import escaped
 
 SHOWN = 4
 """Of each kind; the rest is in the appendix."""
@@ -28,7 +30,9 @@ def pitfalls(study: Study) -> Section:
     items: list[Line] = []
     for what, detect, fix in study.told.pitfalls() if study.told else ():
         items.append(_item(what, detect, fix))
-    items += [each.line for each in telling(study)]
+    named = study.named.parts.pitfalls if study.named is not None else []
+    items += [_named(each) for each in named]
+    items += [each.line for each in telling(study) if not any(_is_same(each.pitfall, other) for other in named)]
     items += _unset(study)
     searched = "asserts, refusals, fixed ports and paths, dropped arguments, reads without a default"
     after: list[Inline] = [
@@ -37,6 +41,16 @@ def pitfalls(study: Study) -> Section:
         ".",
     ]
     return Section("Pitfalls / time sinks", [Bullets(items, searched), Paragraph(after)])
+
+
+def _named(each: PartPitfall) -> Line:
+    """One that a reader named."""
+    effect, trigger, fix = (said(escaped(text, kept=""), LONGEST) for text in (each.effect, each.trigger, each.fix))
+    return _item(sentence(pointer(Place(each.file, each.line), each.symbol), ": ", effect), [trigger], [fix])
+
+
+def _is_same(found: Pitfall, named: PartPitfall) -> bool:
+    return found.cause.file == named.file and abs(found.cause.line - named.line) <= NEAR
 
 
 @dataclass(frozen=True)
