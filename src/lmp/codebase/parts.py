@@ -174,16 +174,18 @@ def _of_calls(named: Parts, reading: Reading, lines: Lines) -> Iterator[GateFind
         if caller is not None and not caller.line <= call.line <= caller.end:
             what = f"line {call.line} is not within {caller.qualname}, lines {caller.line} to {caller.end}"
             yield _finding("pointer", at, what)
-        elif caller is not None and call.dispatch in CALLED_HERE and not _calls_at(caller, call.line):
+        elif caller is not None and call.dispatch in CALLED_HERE and not _calls_at(reading, caller, call.line):
             yield _finding("pointer", at, f"{caller.qualname} calls nothing within {NEAR} lines of line {call.line}")
         if (row := (*call.ends.items(), call.line)) in seen:
             yield _finding("schema", at, "it is named twice")
         seen.add(row)
 
 
-def _calls_at(caller: Function, line: int) -> bool:
-    """What C++ calls is not all known."""
-    return caller.native or any(abs(each.line - line) <= NEAR for each in caller.calls)
+def _calls_at(reading: Reading, caller: Function, line: int) -> bool:
+    """Whether it, or a function within it, calls something near a line. What C++ calls is not all known."""
+    within = (each for each in reading.facts.graphs[caller.file].functions if caller.line <= each.line <= caller.end)
+    calls = (call for each in (caller, *within) for call in each.calls)
+    return caller.native or any(abs(call.line - line) <= NEAR for call in calls)
 
 
 def _misplaced(symbol: str, key: Key, reading: Reading, lines: Lines) -> Iterator[str]:
@@ -245,7 +247,14 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
         # A name is no reason where a reader says so.
         why = "" if BY_NAME.match(row.why) else row.why
         found.append(
-            replace(row, role=part.role, symbol=escaped(part.symbol, kept=""), why=why, rank=number - len(named.parts))
+            replace(
+                row,
+                role=part.role,
+                # A destructor stands without its class.
+                symbol=escaped(part.symbol, kept="").replace("::~", ".~"),
+                why=why,
+                rank=number - len(named.parts),
+            )
         )
     return found
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from small_repository import line_of, read, written
 
-from lmp.codebase.parts import NamedParts, Parts
+from lmp.codebase.parts import NamedParts, Parts, findings
 from lmp.records import Provenance
-from lmp.report.code_base import repository_making
+from lmp.report.code_base import repository_making, studied
 
 FILES = {
     "serve.py": """\
@@ -86,6 +86,52 @@ def test_the_loop_leads_where_the_reader_says(tmp_path: Path) -> None:
     assert forward in made.plain.text
     # The report without them is what it was.
     assert repository_making(facts, root).plain.text == plain.plain.text
+
+
+def test_what_stands_in_other_words_may_be_named(tmp_path: Path) -> None:
+    # typer makes ``--model-name`` of an argument, and a destructor stands without its class. A call in an inner
+    # function is one of the function around it.
+    files = {
+        **FILES,
+        "start.py": """import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def start(
+    model_name: str = "small",
+):
+    def inner():
+        run(model_name)
+
+    inner()
+
+
+def run(name):
+    return name
+""",
+        "pool.cpp": """#include "pool.h"
+
+KvPool::~KvPool() {
+  clear();
+}
+""",
+    }
+    root = written(tmp_path / "served", files)
+    flag = {"section": "configuration", "role": "cli flag", "symbol": "--model-name", "file": "start.py", "line": 8}
+    gone = {"section": "kv_cache", "role": "free", "symbol": "KvPool::~KvPool", "file": "pool.cpp", "line": 3}
+    ends = {"caller": "start", "caller_file": "start.py", "caller_line": 7, "callee": "run", "callee_file": "start.py"}
+    call = {**ends, "callee_line": line_of(root, "start.py", "def run"), "line": 11}
+    facts = read(root)
+    study = studied(facts, root)
+    parts = Parts.model_validate({"parts": [flag, gone], "nesting": [call]})
+    assert [each.message for each in findings(parts, study.reading, study.base.lines)] == []
+    by = NamedParts(parts=parts, provenance=Provenance(stage="submitted", author="Ada"))
+    for implementation in (False, True):
+        made = repository_making(facts, root, implementation=implementation, named=by)
+        assert [each.message for each in made.plain_review.findings] == []
+        assert "`start.py:8` (`model_name`)" in made.plain.text
 
 
 def test_pitfalls_of_a_reader_come_first(tmp_path: Path) -> None:

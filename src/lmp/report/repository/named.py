@@ -45,7 +45,7 @@ def _section(study: Study, parts: Parts) -> Section:
         [
             section_title(part.section),
             part.role,
-            pointer(Place(part.file, part.line), part.symbol),
+            pointer(place := Place(part.file, part.line), study.as_written(place, part.symbol)),
             _why(part.why),
         ]
         for part in parts.parts

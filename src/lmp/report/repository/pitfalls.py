@@ -122,8 +122,7 @@ def _parameters(study: Study, each: Pitfall) -> list[str]:
 def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
     near = "\n".join(study.base.lines(each.place.file)[max(0, each.place.line - 2) :][:3])
-    # A flag that a package makes of an argument stands there without its dashes.
-    symbol = each.symbol if each.symbol in near or each.symbol[:1] != "-" else each.symbol.lstrip("-").replace("-", "_")
+    symbol = study.as_written(each.place, each.symbol)
     # A variable of the environment may be read by the name of a constant.
     stands = re.search(rf"(?<!\w){re.escape(symbol.rpartition('.')[2])}(?!\w)", near)
     where = [pointer(each.place, symbol) if stands else pointer(each.place), *at, ": "]

@@ -468,6 +468,14 @@ class Study:
         bases: list[Inline] = ["; a ", code(", ".join(definition.bases), width)] if definition.bases else []
         return [silent, *bases, *made_with]
 
+    def as_written(self, place: Place, symbol: str) -> str:
+        """A symbol as it stands near its place: a flag that a package makes of an argument stands there without its
+        dashes, and a destructor without its class."""
+        near = "\n".join(self.base.lines(place.file)[max(0, place.line - 2) :][:3])
+        if symbol in near or symbol[:1] != "-":
+            return symbol.replace("::~", ".~")
+        return symbol.lstrip("-").replace("-", "_")
+
     def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
         """Its first line in quotes, where it says more than the name."""
         return ["“", said(definition.doc, width), "”"] if _says_something(definition) else []
