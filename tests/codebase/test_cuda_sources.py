@@ -182,6 +182,12 @@ def test_a_specialization_is_named_without_its_arguments() -> None:
     ]  # fmt: skip
 
 
+def test_a_method_of_a_template_has_its_class_without_arguments() -> None:
+    # The blank between two arguments ends no name.
+    text = "template <class A, class B>\nvoid Layer<A, B>::run(int n) {\n}\nint Plain<A::T>::size() {\n  return 1;\n}\n"
+    assert [each.qualname for each in definitions("a.cpp", text, False)[0]] == ["Layer.run", "Plain.size"]
+
+
 def test_a_metal_kernel_whose_name_is_put_together_has_its_first_piece(read: Read) -> None:
     text = 'import mlx.core as mx\ndef make(n):\n    return mx.fast.metal_kernel(name="rows" if n else f"rows_{n}")\n'
     assert [(each.name, each.place.line) for each in read({"a.py": text}).kernels] == [("rows", 3)]

@@ -13,7 +13,7 @@ from lmp.errors import UsageError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-TEMPLATE = re.compile(r"(?<!operator) ?<[\w\s,:*&]*>$")
+TEMPLATE = re.compile(r"(?<!operator) ?<[\w\s,:*&]*>(?=::|$)")
 """``<embed>`` behind a class's name."""
 CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 WALKED = (
@@ -62,11 +62,11 @@ def _function(file: str, node: Node, around: tuple[str, ...]) -> Definition | No
     named = _name(node)
     if named is None:
         return None
-    name = _text(named)
+    name = TEMPLATE.sub("", _text(named))
     if " " in name and "operator" not in name:
         # A macro before the type makes the grammar take the type for a part of the name.
         name = name.rpartition(" ")[2]
-    qualname = ".".join((*around, *(TEMPLATE.sub("", part) for part in name.split("::"))))
+    qualname = ".".join((*around, *name.split("::")))
     kind = "method" if around or "::" in name else "function"
     place = Place(file, named.end_point[0] + 1)
     return Definition(kind, qualname.rpartition(".")[2], qualname, place, node.end_point[0] + 1)  # type: ignore[arg-type]
