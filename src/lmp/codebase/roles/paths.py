@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import SUPER, Applied, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.words import rank, says, split
@@ -170,6 +170,8 @@ class Paths:
                 callee.abstract,
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
+                # A class of C++ that wraps one of several is named as that one.
+                -len(words(callee.qualname) & words(edge.caller.qualname)) if callee.native else 0,
                 -self._below_class(callee),
                 made.get(callee, 0),
                 -number if plain and not callee.native else number,
@@ -352,6 +354,18 @@ class Paths:
                     named = [each for each in attends if each.name == first.name and each in other]
                     below_first = self._below([first]) & self.attention
                     twins = [each for each in named if not self._below([each]) & below_first]
+                    twins = [each for each in twins if not _is_variant(each, first)]
+                    # In C++ its loop may have another name.
+                    others = (
+                        []
+                        if twins or not first.native
+                        else [
+                            each
+                            for each in inner
+                            if not (_is_variant(each, first) or self._below([each]) & below_first)
+                        ]
+                    )
+                    twins += [each for each in others if each in attends][:1]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
@@ -533,6 +547,12 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 def _alike(function: Function, first: Function) -> bool:
     """Whether another method runs the model too: it is no model, and not put in place of the first one."""
     return None not in (function.owner, first.owner) and function.name not in (first.name, *CALLED)
+
+
+def _is_variant(function: Function, first: Function) -> bool:
+    """Whether a method's class is named as that of another one, and by what it adds to that."""
+    owners = [each.owner for each in (function, first)]
+    return None not in owners and words(owners[0].name) > words(owners[1].name)
 
 
 def _hands_over(edge: Edge) -> bool:
