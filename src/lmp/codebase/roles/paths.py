@@ -353,19 +353,13 @@ class Paths:
                     # Another family of models, with attention of its own, has a loop of its own, of the same name.
                     named = [each for each in attends if each.name == first.name and each in other]
                     below_first = self._below([first]) & self.attention
-                    twins = [each for each in named if not self._below([each]) & below_first]
-                    twins = [each for each in twins if not _is_variant(each, first)]
-                    # In C++ its loop may have another name.
-                    others = (
-                        []
-                        if twins or not first.native
-                        else [
-                            each
-                            for each in inner
-                            if not (_is_variant(each, first) or self._below([each]) & below_first)
-                        ]
-                    )
-                    twins += [each for each in others if each in attends][:1]
+                    # In C++ its loop may have another name. A variant of the first is no other family.
+                    twins = [
+                        each
+                        for each in dict.fromkeys((*named, *(inner if first.native and first in attends else ())))
+                        if not (_is_variant(each, first) or self._below([each]) & below_first)
+                    ]
+                    twins = [each for each in twins if each in named] or [each for each in twins if each in attends][:1]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
@@ -551,8 +545,8 @@ def _alike(function: Function, first: Function) -> bool:
 
 def _is_variant(function: Function, first: Function) -> bool:
     """Whether a method's class is named as that of another one, and by what it adds to that."""
-    owners = [each.owner for each in (function, first)]
-    return None not in owners and words(owners[0].name) > words(owners[1].name)
+    one, other = function.owner, first.owner
+    return one is not None and other is not None and words(one.name) > words(other.name)
 
 
 def _hands_over(edge: Edge) -> bool:
