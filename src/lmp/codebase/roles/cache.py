@@ -234,8 +234,8 @@ def _kin(reading: Reading, caches: Mapping[Class, str]) -> Iterator[tuple[Class,
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
     if of.native:
-        pair = _pair(name for name in of.lines if split(name) & KEPT_WORDS)
-        yield from ((name, of.lines[name], "keeps keys and values") for name in pair)
+        pair = _pair(name for name in of.members if split(name) & KEPT_WORDS)
+        yield from ((name, of.members[name], "keeps keys and values") for name in pair)
         return
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}
