@@ -8,6 +8,7 @@ from by_rules import ruled_rows
 
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
+from lmp.codebase.roles.cache import cache_rows
 from lmp.codebase.roles.reach import Reading
 
 
@@ -636,3 +637,12 @@ def test_a_request_that_asks_the_allocator_is_no_allocator(tmp_path: Path) -> No
     assert "PageTable" in found(tmp_path, "kv_cache", text)
     # What is no request may be an allocator on top of another one.
     assert "Manager" in found(tmp_path, "kv_cache", text.replace("class Job", "class Manager"))
+
+
+def test_members_of_a_struct_of_cpp_that_keep_keys_and_values_stand_with_their_lines(tmp_path: Path) -> None:
+    # Keys and values of earlier tokens stand in lines 3 and 4; weights of line 2 come in pairs too, and keep nothing.
+    text = "struct toy_model {\n  tensor * w_k; tensor * w_v;\n  tensor * memory_k;\n  tensor * memory_v;\n};\n"
+    (tmp_path / "toy.cpp").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = {(row.symbol, row.place.line) for row in cache_rows(reading) if row.role == "layout"}
+    assert found == {("toy_model.memory_k", 3), ("toy_model.memory_v", 4)}

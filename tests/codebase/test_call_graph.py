@@ -229,6 +229,18 @@ def test_python_calls_what_cpp_binds(tmp_path: Path) -> None:
     assert {("scale", "ScaleRun"), ("ScaleRun", "scale_kernel")} <= found
 
 
+def test_a_method_that_python_has_not_is_the_c_function_of_its_name(tmp_path: Path) -> None:
+    # ``self.toy_lm_eval`` is handed on by ``__getattr__`` to the library that ctypes loads; ``eval`` says too little.
+    native = "int toy_lm_eval(int n) {\n  return n;\n}\nint eval(int n) {\n  return n;\n}\n"
+    python = (
+        "import ctypes\n\nclass Model:\n    def __init__(self):\n        self.lib = ctypes.CDLL('toy.so')\n"
+        "\n    def __getattr__(self, name):\n        return getattr(self.lib, name)\n"
+        "\n    def run(self, n):\n        self.eval(n)\n        return self.toy_lm_eval(n)\n"
+    )
+    found = edges(tmp_path, toy_cu=native, model=python)
+    assert {callee for caller, callee in found if caller == "Model.run"} == {"toy_lm_eval"}
+
+
 def test_a_virtual_method_of_cpp_leads_to_what_overrides_it(tmp_path: Path) -> None:
     text = (
         "struct Memory {\n  virtual int find(int n) = 0;\n};\nstruct Ring : public Memory {\n  int find(int n) {\n"

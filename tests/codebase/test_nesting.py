@@ -1057,6 +1057,31 @@ def test_a_second_family_with_attention_of_its_own_is_followed_too(tmp_path: Pat
     assert shown >= {(f"{folder}/sampler.py", name) for folder in ("first", "second") for name in ("Sampler.step",)}
 
 
+def engine_of_cpp(name: str, step: str) -> str:
+    """A class with attention and a loop of its own, and one that wraps it behind the interface of all."""
+    return (
+        f"void {name.lower()}_self_attention(float* x) {{\n  scale(x);\n  gemm(x);\n  softmax(x);\n}}\n"
+        f"struct {name} {{\n  int sample(float* x) {{\n    scale(x);\n    sort(x);\n    return draw(x);\n  }}\n"
+        f"  int {step}(float* x) {{\n    {name.lower()}_self_attention(x);\n    return sample(x);\n  }}\n}};\n"
+        f"struct {name}Model : public Model {{\n  {name}* kept_;\n"
+        f"  int infer(float* x) {{\n    return kept_->{step}(x);\n  }}\n}};\n"
+    )
+
+
+def test_a_family_of_cpp_may_have_a_loop_of_another_name_and_a_variant_has_none(tmp_path: Path) -> None:
+    # QuantGpt is Gpt with a word more: it stands for nothing. Chat attends by itself, and its loop is no ``run_one``.
+    text = "struct Model {\n  virtual int infer(float* x) = 0;\n};\n"
+    text += engine_of_cpp("Gpt", "run_one") + engine_of_cpp("QuantGpt", "run_one") + engine_of_cpp("Chat", "advance")
+    text += "struct PyChat {\n  Model* model_;\n  int ask(float* x) {\n    return model_->infer(x);\n  }\n};\n"
+    (tmp_path / "engine.cu").write_text(text)
+    paths = Paths(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    assert {each.qualname for each in paths.hubs} == {"Gpt.run_one", "Chat.advance"}
+    # ``model_`` may be any of the three: what wraps Chat is named for it.
+    (site,) = next(sites for each, sites in paths.sites.items() if each.qualname == "PyChat.ask")
+    assert len(site) == 3
+    assert [each.callee.qualname for each in paths.alternatives(site)] == ["ChatModel.infer"]
+
+
 PAIR = """import torch
 
 

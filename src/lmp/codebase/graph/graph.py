@@ -243,6 +243,7 @@ class CallGraph:
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
             targets = dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
+            targets = targets or dict.fromkeys(self._of_library(call), "registry")
             if not targets and not self._is_external(function, call, values):
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
                 kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
@@ -561,6 +562,12 @@ class CallGraph:
         scored = [(len(words(each.name) & around) - 0.1 * len(words(each.name) - around), each) for each in found]
         best = max(score for score, _ in scored)
         return list(dict.fromkeys(each for score, each in scored if score == best))[:4]
+
+    def _of_library(self, call: Call) -> list[Function]:
+        """The only C function of a name of several words that Python has not: of a library that ctypes loads."""
+        found = self.native_plain.get(call.name, ())
+        told = len(call.callee[0]) > 1 and len(words(call.name)) > 2 and call.name not in self.methods
+        return list(found) if told and len(found) == 1 else []
 
     # -- C++ -----------------------------------------------------------------------------------------------------------
 

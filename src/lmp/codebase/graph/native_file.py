@@ -207,3 +207,4 @@ def _members(owner: Class, bare: str, starts: Sequence[int]) -> None:
     for match in DECLARED.finditer(bare, bare.find("{", first, last), last):
         if match[1] not in KEYWORDS and match[2] not in owner.attributes:
             owner.attributes[match[2]] = [(None, (match[1], Applied()))]
+            owner.members[match[2]] = owner.line + bare.count("\n", first, match.start(2))

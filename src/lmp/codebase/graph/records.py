@@ -291,6 +291,8 @@ class Class:
     fields: list[Field] = field(default_factory=list)
     attributes: dict[str, list[tuple[Function | None, Chain]]] = field(default_factory=dict)
     """``self.x = …`` of its methods and ``x = …`` of its body, each with the method."""
+    members: dict[str, int] = field(default_factory=dict)
+    """Of a class of C++: the lines where its members are declared."""
     lines: dict[str, int] = field(default_factory=dict)
     """Attribute -> where it is first set."""
     native: bool = False

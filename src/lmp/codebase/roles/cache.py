@@ -47,6 +47,8 @@ TOLD = PLACES | {"length", "lens", "size", "offset", "count", "seq", "seqlen", "
 OF_A_MODEL = frozenset(["model", "config", "layer", "head"])
 """Words of what a cache of keys and values is made for."""
 EARLIER = frozenset(["cache", "cached", "past", "present"])
+KEPT_WORDS = frozenset(["cache", "memory"])
+"""Words of tensors of keys and values that a struct of C++ keeps: ``memory_k`` in the examples of ggml."""
 KEYS, VALUES = frozenset(["k", "key", "keys"]), frozenset(["v", "value", "values"])
 KEYS_AND_VALUES = KEYS | VALUES | {"kv"}
 """Words that together name keys and values of earlier tokens."""
@@ -232,6 +234,8 @@ def _kin(reading: Reading, caches: Mapping[Class, str]) -> Iterator[tuple[Class,
 def _attributes(of: Class) -> Iterator[tuple[str, int, str]]:
     """Attributes in which a cache keeps keys and values, and others keep a cache, or its length, with their lines."""
     if of.native:
+        pair = _pair(name for name in of.members if split(name) & KEPT_WORDS)
+        yield from ((name, of.members[name], "keeps keys and values") for name in pair)
         return
     lines = {**of.lines, **{each.name: each.line for each in of.fields}}
     declared = {each.name for each in of.fields}

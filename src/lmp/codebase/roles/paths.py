@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import SUPER, Applied, Function
 from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.words import rank, says, split
@@ -170,6 +170,8 @@ class Paths:
                 callee.abstract,
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
+                # A class of C++ that wraps one of several is named as that one.
+                -len(words(callee.qualname) & words(edge.caller.qualname)) if callee.native else 0,
                 -self._below_class(callee),
                 made.get(callee, 0),
                 -number if plain and not callee.native else number,
@@ -351,7 +353,13 @@ class Paths:
                     # Another family of models, with attention of its own, has a loop of its own, of the same name.
                     named = [each for each in attends if each.name == first.name and each in other]
                     below_first = self._below([first]) & self.attention
-                    twins = [each for each in named if not self._below([each]) & below_first]
+                    # In C++ its loop may have another name. A variant of the first is no other family.
+                    twins = [
+                        each
+                        for each in dict.fromkeys((*named, *(inner if first.native and first in attends else ())))
+                        if not (_is_variant(each, first) or self._below([each]) & below_first)
+                    ]
+                    twins = [each for each in twins if each in named] or [each for each in twins if each in attends][:1]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
@@ -533,6 +541,12 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
 def _alike(function: Function, first: Function) -> bool:
     """Whether another method runs the model too: it is no model, and not put in place of the first one."""
     return None not in (function.owner, first.owner) and function.name not in (first.name, *CALLED)
+
+
+def _is_variant(function: Function, first: Function) -> bool:
+    """Whether a method's class is named as that of another one, and by what it adds to that."""
+    one, other = function.owner, first.owner
+    return one is not None and other is not None and words(one.name) > words(other.name)
 
 
 def _hands_over(edge: Edge) -> bool:
