@@ -43,7 +43,7 @@ FEWEST = 20
 USUAL = 20
 """Lines of a function."""
 Key = tuple[str, int]
-Parts = Mapping[Key, Collection[str]]
+Played = Mapping[Key, Collection[str]]
 """Place -> the parts that it plays in a run."""
 SHORT = 4
 """Letters of a setting's name that say nothing in a condition."""
@@ -94,7 +94,7 @@ FILE = Path(__file__).with_name("pitfalls.toml")
 SAID = {kind: Said(*said) for kind, said in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
 
 
-def candidates(reading: Reading, run: Parts) -> Iterator[Candidate]:
+def candidates(reading: Reading, run: Played) -> Iterator[Candidate]:
     """Of every place what may cost a user time. ``run`` are the places of what takes part in a run: a user meets what
     lies there."""
     settings = list(_of_settings(reading))
@@ -108,7 +108,7 @@ def candidates(reading: Reading, run: Parts) -> Iterator[Candidate]:
         yield Candidate(every.pitfalls, {**every.witnesses, "seldom": -math.log1p(fewest)})
 
 
-def pitfalls(reading: Reading, run: Parts) -> list[Pitfall]:
+def pitfalls(reading: Reading, run: Played) -> list[Pitfall]:
     """Best first, one for each function; behind them those that are much alike."""
     weight = weights()["pitfalls"]
     listed = list(candidates(reading, run))
@@ -166,7 +166,7 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     return found
 
 
-def _of_code(reading: Reading, run: Parts, known: AbstractSet[Place]) -> Iterator[Candidate]:
+def _of_code(reading: Reading, run: Played, known: AbstractSet[Place]) -> Iterator[Candidate]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about. What stands
     at the ``known`` places is told as a setting."""
     settings = _names_of_settings(reading)
