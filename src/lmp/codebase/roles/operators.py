@@ -27,5 +27,5 @@ SOFTMAX = frozenset(["softmax", "log_softmax"])
 MATMULS = frozenset(["matmul", "bmm", "einsum", "baddbmm", "dot_general", "dot", "tensordot"])
 JOINS = frozenset(["cat", "concat", "concatenate", "stack", "hstack", "vstack"])
 """What takes queries, keys and values, and only puts them together."""
-KEEPS = frozenset(["update", "save_for_backward", "append", "extend", "setdefault", "print"])
+KEEPS = frozenset(["update", "append", "extend", "setdefault", "print"])
 """What takes them, and only keeps or shows them."""

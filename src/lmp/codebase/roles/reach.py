@@ -44,6 +44,8 @@ BESIDE = re.compile(
 QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer|_[A-Z]+)?$")
 QKV_OF = re.compile(r"x?([qkv])s?(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
 """What queries, keys and values are called, and what is made of them."""
+KEEPS_OPERANDS = "keeps queries, keys and values for its gradient"
+"""Why an operator that torch differentiates attends, where its own code does the rest."""
 MOST_KNOWN = 8
 """Functions that one call may lead to; where there are more, its target is as good as lost."""
 MOST_WRAPPED = 5
@@ -153,7 +155,8 @@ class Reading:
                     continue
                 dotted = self.dotted(function, call)
                 if operators.ATTENTION.search(dotted) or _takes_all(function, call):
-                    found.setdefault(function, dotted or call.written)
+                    keeps = call.name == "save_for_backward"
+                    found.setdefault(function, KEEPS_OPERANDS if keeps else dotted or call.written)
             if split(function.name) & ATTENDS and works(function) and _is_qkv(function):
                 found.setdefault(function, "is given queries, keys and values")
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
