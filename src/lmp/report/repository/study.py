@@ -12,7 +12,7 @@ from pathlib import Path
 from lmp.codebase.cpp_text import Code
 from lmp.codebase.cuda import parameter_name
 from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
-from lmp.codebase.graph.graph import Edge
+from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.parts import NESTING, NamedParts, calls_with, rows_with
 from lmp.codebase.roles.reach import Reading, Row
@@ -33,6 +33,8 @@ LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 COMPONENT_LINES = 24
 """Of one component in the implementation template."""
 SHOWN_OPERATORS = 4
+NEARLY = 10
+"""Hundredths of likelihood by which two rows are as good as alike."""
 _NOT_PUBLIC = re.compile(r"^_|kernel|_bwd|backward|naive|_ref\b|reference|test|bench|torch_")
 _MATTERS = re.compile(
     r"attn|attention|decode|prefill|paged|matmul|gemm|moe|quant|norm|rope|softmax|sampl|delta|chunk_fwd|recurrent"
@@ -336,7 +338,7 @@ class Study:
                 row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
             ]
             held = [row for row in rows if not row.why.startswith("by ")]
-            played = [self._played(row) for row in (held or rows)[:8]]
+            played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
             found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
@@ -509,6 +511,14 @@ def _value_of(flag: str) -> str:
 _PREPARES = re.compile(
     r"(?:init|is|has|get|set|supports?|check|validate|register|can|should|need|num|log)_|finalize_|max_|size_"
 )
+
+
+def _plainest_first(rows: list[Row]) -> list[Row]:
+    """Rows in their order, but for those that are about as likely as the first and named as another of these and by
+    what they add to it."""
+    near = [row for row in rows if row.rank <= rows[0].rank + NEARLY]
+    variants = [row for row in near if any(words(other.symbol) < words(row.symbol) for other in near)]
+    return [*(row for row in rows if row not in variants), *variants]
 
 
 def _says_something(definition: Definition) -> bool:
