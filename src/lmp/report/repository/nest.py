@@ -143,14 +143,13 @@ class Drawer:
             written = edge.call.written if edge.call else name
             again = any(at == line for at, _ in found)
             text = f"{written}(…)" if again else self.text(lines, line, f"{written}(…)")
-            chosen = _chosen(lines, line)
-            remark = ", ".join(filter(None, (_remark(edge), chosen)))
+            meant = list(dict.fromkeys(each.callee for each in several))
+            told = f"one of {len(meant)}" if len(meant) > 1 else _remark(edge)
+            remark = ", ".join(filter(None, (told, _chosen(lines, line))))
             around = self.around(lines, line, function, known)
             step = Step(text, place, edge.callee, remark, around=around, called=written)
-            meant = list(dict.fromkeys(each.callee for each in several))
             if len(meant) > 1:
                 step.target = None
-                step.remark = ", ".join(filter(None, (f"one of {len(meant)}", chosen)))
                 # Nothing of the name is called where it stands: the mark says that it is no quoted line.
                 words = ["either", *["or"] * len(meant)]
                 step.inside = [

@@ -50,7 +50,9 @@ GROUPS = {
 }
 """Words that name the group of processes of a strategy."""
 SUMS = ("all_reduce", "psum", "all_sum", "ncclAllReduce")
-SENDS = ("isend", "irecv", "batch_isend_irecv", "ppermute", "ncclSend", "ncclRecv")
+AT_ONCE = ("isend", "irecv", "batch_isend_irecv")
+"""Sends of torch that return before they are done."""
+SENDS = (*AT_ONCE, "ppermute", "ncclSend", "ncclRecv")
 STREAMS = re.compile(r"^(?:Stream|wait_stream|record_stream|cudaStreamCreate\w*|cudaMemcpyAsync|stream)$")
 SHOWN = 4
 YES = (" Yes, at ", " where they are asked for, at ")
@@ -98,6 +100,7 @@ def strategies(study: Study) -> Iterator[Line]:
         known.setdefault(title, []).extend(each for each in found if _above(reading, each.function, is_it))
     # Another sum may be of gradients, of measures or of a warm-up, and what is sent may be a stage's or a cache.
     open_ones = {"Tensor Parallelism": sums, "Pipeline Parallelism": sent}
+    taken = {each.place for found in known.values() for each in found}
     for title, wrappers, settings in STRATEGIES:
         wanted = re.compile(wrappers)
         places = [
@@ -106,7 +109,6 @@ def strategies(study: Study) -> Iterator[Line]:
             for call in function.calls
             if wanted.match(call.name)
         ] or [each.place for each in known.get(title, ())]
-        taken = [each.place for found in known.values() for each in found]
         candidates = [pointer(each.place) for each in open_ones.get(title, ()) if each.place not in taken]
         named = [pointer(place, name) for name, place in _settings(study, re.compile(settings, re.IGNORECASE))]
         if places:
@@ -183,7 +185,7 @@ def overlap(study: Study) -> Iterator[Line]:
         for function in study.reading.functions
         for call in function.calls
         if (STREAMS.match(call.name) and call.name != "stream")
-        or call.name in SENDS[:3]
+        or call.name in AT_ONCE
         or _is_async(study, function.file, call)
     ]
     if found:
