@@ -23,7 +23,7 @@ from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import pitfalls
 from lmp.codebase.roles.likely import FILE, LEAST, MOST_EDGES, MOST_ROWS, Witnesses, shown_at
 from lmp.codebase.roles.reach import Reading
-from lmp.codebase.rows import every_row, likely, nesting, taking_part
+from lmp.codebase.rows import every_row, likely, nesting
 
 PENALTY = {"entry_points": 15.0, "nesting": 60.0}
 OTHERWISE = 30.0
@@ -49,8 +49,8 @@ def samples(folder: Path) -> dict[str, Samples]:
         every[section].append(((key,), witnesses))
     every["entry_points"] = [((key,), witnesses) for key, witnesses in found.starts()]
     every["nesting"] = [((edge.caller.key, edge.callee.key), witnesses) for edge, witnesses in found.calls()]
-    run = taking_part(every_row(reading), nesting(reading))
-    every["pitfalls"] = [(each.places, each.witnesses) for each in pitfalls.candidates(reading, run)]
+    told = pitfalls.candidates(reading, every_row(reading), nesting(reading))
+    every["pitfalls"] = [(each.places, each.witnesses) for each in told]
     return every
 
 

@@ -11,7 +11,8 @@ from lmp.codebase.rows import likely
 
 def ruled_rows(reading: Reading) -> list[Row]:
     played = [row for rows in likely(reading).shown.values() for row in rows.values()]
-    return [*entry_rows(reading), *played, *configuration_rows(reading)]
+    beginnings = entry_rows(reading)
+    return [*beginnings, *played, *configuration_rows(reading, beginnings)]
 
 
 def carrying_calls(reading: Reading) -> list[Edge]:

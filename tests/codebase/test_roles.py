@@ -13,7 +13,7 @@ from lmp.codebase.roles import strength
 from lmp.codebase.roles.pitfalls import Pitfall, pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
-from lmp.codebase.rows import every_row, taking_part
+from lmp.codebase.rows import every_row
 
 ENGINE = """import torch
 import torch.nn.functional as F
@@ -94,8 +94,7 @@ def test_names_alone_play_no_part(tmp_path: Path) -> None:
 
 
 def told(reading: Reading) -> list[Pitfall]:
-    rows = ruled_rows(reading)
-    return pitfalls(reading, taking_part(rows, carrying_calls(reading)))
+    return pitfalls(reading, ruled_rows(reading), carrying_calls(reading))
 
 
 PITFALLS = """import os
@@ -237,10 +236,13 @@ def test_what_lies_beside_a_run_counts_less(tmp_path: Path) -> None:
     # The same class has three witnesses less there, one more where others of its file are shown; its methods too few.
     assert ranks["experiments/m.py"] - ranks["m.py"] == 4
     assert {row.place.file for row in rows if row.symbol == "Pool.alloc"} == {"m.py"}
-    (tmp_path / "m.py").write_text("x = 1\n")
-    aside = ruled_rows(Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None)))
+    plain = "".join(f"def f{number}():\n    pass\n\n\n" for number in range(100))
+    aside = ruled_rows(read(tmp_path, plain))
     # Where requests wait beside a run alone, there is no scheduler of a run.
     assert symbols(aside, "scheduler") == set()
+    # What most functions lie in is what the code base is about, whatever it is named.
+    about = ruled_rows(read(tmp_path, "x = 1\n"))
+    assert symbols(about, "scheduler") != set()
 
 
 SETTINGS = """from dataclasses import dataclass

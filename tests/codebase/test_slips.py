@@ -21,7 +21,9 @@ def told(folder: Path, **files: str) -> set[tuple[str, str, int]]:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
-    return {(one.kind, one.cause.file, one.cause.line) for each in pitfalls(reading, {}) for one in (each, *each.more)}
+    return {
+        (one.kind, one.cause.file, one.cause.line) for each in pitfalls(reading, [], []) for one in (each, *each.more)
+    }
 
 
 def test_a_name_that_a_failed_import_leaves(tmp_path: Path) -> None:
@@ -251,4 +253,4 @@ def test_what_is_much_alike_comes_last(tmp_path: Path) -> None:
     for name in "abcd":
         (tmp_path / f"{name}.py").write_text(same)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
-    assert [each.place.file for each in pitfalls(reading, {})] == ["a.py", "b.py", "c.py", "z.py", "d.py"]
+    assert [each.place.file for each in pitfalls(reading, [], [])] == ["a.py", "b.py", "c.py", "z.py", "d.py"]

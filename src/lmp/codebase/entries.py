@@ -139,7 +139,7 @@ IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
     """What a README at the top, or a package's metadata, imports: module, name, methods that it calls by that name.
 
-    What it calls by its name alone has no module.
+    What it calls by its name alone has no module; of what it imports nowhere the module begins with a dot.
 
     What it names most often comes first.
     """
@@ -157,6 +157,9 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
             names[f"{first}.{inner}{last}"] = f"{module}.{inner}".rstrip("."), last
     for each in re.findall(r"(?<![\w.])(\w+)\(", text):
         names.setdefault(each, ("", each))
+    for first, last in re.findall(r"(?<![\w.])(\w+)\.([A-Z]\w*)\(", text):
+        # An example that leaves its imports out: ``api.Engine(…)`` is of a module of the package.
+        names.setdefault(f"{first}.{last}", (f".{first}", last))
     said = Counter(re.findall(r"\w+", text))
     ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
     return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]

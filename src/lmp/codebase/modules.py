@@ -66,7 +66,7 @@ def of_other_packages(imports: Iterable[tuple[str, str]]) -> set[str]:
 
 def module_parts(file: str) -> tuple[str, ...]:
     """``a/b/__init__.py`` and ``a/b.py`` are both ``a.b``."""
-    parts = PurePosixPath(file).with_suffix("").parts
+    parts = _names(PurePosixPath(file).with_suffix("").parts)
     return parts[:-1] if parts[-1:] == ("__init__",) else parts
 
 
@@ -74,9 +74,14 @@ def absolute(dotted: str, level: int, file: str) -> str:
     """The name that a relative import of ``file`` means, counted from the repository's top."""
     if not level:
         return dotted
-    package = PurePosixPath(file).parts[:-1]
+    package = _names(PurePosixPath(file).parts[:-1])
     base = package[: len(package) - (level - 1)] if level > 1 else package
     return ".".join((*base, *([dotted] if dotted else [])))
+
+
+def _names(folders: Iterable[str]) -> tuple[str, ...]:
+    """Folders as parts of a dotted name: ``engine-1.2`` is one part, which no import names."""
+    return tuple(each.replace(".", "-") for each in folders)
 
 
 def _shared(a: str, b: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from lmp.codebase.roles import attention, cache, sampling, scheduling
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows, route_rows
 from lmp.codebase.roles.likely import Likely
+from lmp.codebase.roles.lines import with_lines
 from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import paths_of
@@ -51,7 +51,8 @@ def likely(reading: Reading) -> Likely:
 def every_row(reading: Reading) -> list[Row]:
     found = likely(reading)
     played = found.rows({section: role for section, (_, role) in PLAYED.items()})
-    return [*found.beginnings(), *played, *configuration_rows(reading)]
+    beginnings = found.beginnings()
+    return [*beginnings, *with_lines(reading, played), *configuration_rows(reading, beginnings)]
 
 
 @no_cycles_looked_for()
@@ -61,27 +62,18 @@ def nesting(reading: Reading) -> list[Edge]:
     return list(found.paths.in_order(found.nesting()))
 
 
-def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> dict[tuple[str, int], set[str]]:
-    """Places of what takes part in a run, each with the parts that it plays."""
-    found: dict[tuple[str, int], set[str]] = {}
-    for key in (each.key for edge in edges for each in (edge.caller, edge.callee)):
-        found.setdefault(key, set()).add("nesting")
-    for row in rows:
-        if row.section != "configuration":
-            found.setdefault(row.key, set()).add(row.section)
-    return found
-
-
 @no_cycles_looked_for()
 def rows_of(folder: Path) -> dict[str, list[Ends]]:
-    """By section the places of what was found; of the nesting pairs of places, of a pitfall definition and causes."""
+    """By section the places of what was found: the definition, then the lines in it that do it, or cause a pitfall. Of
+    the nesting pairs of places."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     rows = every_row(reading)
     found: dict[str, list[Ends]] = {}
     edges = nesting(reading)
     for row in rows:
-        found.setdefault(row.section, []).append((row.key,))
-    told = pitfalls(reading, taking_part(rows, edges))
+        lines = ((row.place.file, line) for line, _ in row.lines)
+        found.setdefault(row.section, []).append((row.key, *lines))
+    told = pitfalls(reading, rows, edges)
     found["pitfalls"] = [tuple((at.file, at.line) for at in each.places) for each in told]
     found["nesting"] = [(edge.caller.key, edge.callee.key) for edge in edges]
     return found

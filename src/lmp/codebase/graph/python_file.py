@@ -54,7 +54,7 @@ MAKERS = frozenset(
 UPDATES = frozenset(["dynamic_update_slice", "dynamic_update_slice_in_dim", "dynamic_update_index_in_dim"])
 """Of JAX: they are given the tensor."""
 SETTINGS_FILE = re.compile(r"\.(?:ya?ml|json|toml|ini)$")
-SETTINGS = re.compile(r"(?i)(?:^|_)(?:config|cfg|settings|options|opts)$|(?:^|_)kwargs$")
+SETTINGS = re.compile(r"(?i)(?:^|_)(?:config|cfg|settings|options|opts)(?:_map|_dict)?$|(?:^|_)kwargs$")
 SETTINGS_NAME = re.compile(r"(?i)(?:config|settings)_?(?:name|file|path)?$")
 """Parameters that take a file of settings."""
 FILLERS = frozenset(["copy_", "index_copy_", "index_put_", "scatter_", "fill_", "zero_"]) | UPDATES

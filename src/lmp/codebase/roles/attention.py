@@ -14,7 +14,7 @@ from lmp.codebase.graph.records import ITEM, Call, Class, Function
 from lmp.codebase.graph.values import ClassValue, innermost
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import MAKES_FAR, PUTS_FAR, SHORT, far
-from lmp.codebase.roles.reach import QKV, Reading, Row, place
+from lmp.codebase.roles.reach import PRODUCTS, QKV, Reading, Row, place
 from lmp.codebase.roles.states import GIVES, carried_states
 from lmp.codebase.roles.words import says, split
 
@@ -73,11 +73,10 @@ def attention_rows(reading: Reading) -> list[Row]:
     for function in computes if len(computes) < ROOM else ():
         sites = list(_sites(reading, function))
         # A function that is there for one call stands for it.
-        for line, dotted in sites if function.owner is not None or len(sites) > 1 else ():
-            name = f"{function.qualname}.{dotted.rpartition('.')[2]}"
-            found.setdefault(
-                (function.file, line), Row("attention", "kernel", name, Place(function.file, line), dotted, 1)
-            )
+        for call, dotted in sites if function.owner is not None or len(sites) > 1 else ():
+            # By what stands there: an object of the class, or another name of the function.
+            name, at = f"{function.qualname}.{call.name}", Place(function.file, call.line)
+            found.setdefault((at.file, at.line), Row("attention", "kernel", name, at, dotted, 1))
     for kernel in reading.facts.kernels:
         at = kernel.place
         near = says(kernel.name, "attention") or any(says(part, "attention") for part in at.file.split("/")[-2:])
@@ -130,16 +129,16 @@ def _computes(reading: Reading) -> Iterator[tuple[Function, str]]:
         if function.key not in reading.kernels and not SIDE.search(function.name):
             yield function, "starts a kernel"
     for function in reading.native_products:
-        yield function, "products around a softmax"
+        yield function, PRODUCTS
 
 
-def _sites(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
+def _sites(reading: Reading, function: Function) -> Iterator[tuple[Call, str]]:
     """Where a function calls attention of another package."""
     for call in function.calls:
         for value in reading.graph.evaluator.values(function, call.callee):
             dotted = getattr(value, "dotted", "")
             if operators.ATTENTION.search(dotted) and not dotted.startswith("torch.utils.cpp_extension"):
-                yield call.line, dotted
+                yield call, dotted
 
 
 def _classes(reading: Reading, computes: dict[Function, str]) -> Iterator[tuple[Class, str]]:

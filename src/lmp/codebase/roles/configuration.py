@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from lmp.codebase.facts import ConfigFile, Flag, Place
 from lmp.codebase.graph.records import Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, FunctionValue, innermost
-from lmp.codebase.roles.entry import CONFIG, MAKES, entry_rows, is_used, made_with, named_bases, shown_by_readme
+from lmp.codebase.roles.entry import CONFIG, MAKES, is_used, made_with, named_bases, shown_by_readme
 from lmp.codebase.roles.reach import Reading, Row, place
 from lmp.codebase.roles.spine import leaves
 from lmp.codebase.roles.words import says, split, vocabulary
@@ -38,8 +38,11 @@ KIN = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|
 """A class of another package for settings: what builds on it and has annotated fields is of its kind."""
 
 
-def configuration_rows(reading: Reading) -> list[Row]:
-    """Settings of a run: not those of tools beside it, nor the sizes that a module of a model is made with."""
+def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]:
+    """Settings of a run: not those of tools beside it, nor the sizes that a module of a model is made with.
+
+    ``beginnings`` are the ways to run.
+    """
     found: dict[tuple[Place, str], Row] = {}
 
     def add(mechanism: str, symbol: str, where: Place, default: str | None, part: str = "") -> None:
@@ -59,8 +62,8 @@ def configuration_rows(reading: Reading) -> list[Row]:
 
     run = _files(reading)
 
-    users = {row.place for row in entry_rows(reading) if row.role == "library"}
-    rows = [row for row in entry_rows(reading) if row.role != "library"]
+    users = {row.place for row in beginnings if row.role == "library"}
+    rows = [row for row in beginnings if row.role != "library"]
     commands = {row.place.file for row in rows if row.role == "cli"}
 
     def counts(file: str) -> bool:

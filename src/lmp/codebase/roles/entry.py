@@ -441,9 +441,12 @@ def shown_by_readme(
     evaluator = reading.graph.evaluator
     packages = first_files(reading)
     for module, name, called in reading.facts.told:
-        file = evaluator.modules.file(module, "")
-        # Of a call alone, what a package hands out by that name.
-        files = packages if not module else [file] if file is not None else []
+        if module.startswith("."):
+            files = [f"{each.rpartition('/')[0]}/{module[1:]}.py".lstrip("/") for each in packages]
+        else:
+            file = evaluator.modules.file(module, "")
+            # Of a call alone, what a package hands out by that name.
+            files = packages if not module else [file] if file is not None else []
         for value in {value: None for each in files for value in evaluator.top(each, name, 0)}:
             if isinstance(value, ClassValue | FunctionValue):
                 yield module, name, called, value

@@ -21,7 +21,7 @@ from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import turns
 from lmp.codebase.roles.begins import Begins
 from lmp.codebase.roles.paths import SETS_UP, Paths, is_step, plain_run, shapes
-from lmp.codebase.roles.reach import BESIDE, Reading, Row, works
+from lmp.codebase.roles.reach import Reading, Row, works
 from lmp.codebase.roles.strength import Thing, Weighing, name_of
 from lmp.codebase.roles.words import field_words, parts_of, split
 
@@ -243,7 +243,7 @@ class Likely:
         callers, callees = self.degrees
         name = function.name
         found: Witnesses = {
-            "aside": bool(BESIDE.search(f"{function.file} {function.qualname}")),
+            "aside": self.reading.is_aside(function),
             "beside": self.reading.is_beside(function.file),
             "sets up": bool(SETS_UP.match(name)),
             "private": name.startswith("_") and not name.startswith("__"),
@@ -332,7 +332,7 @@ class Likely:
                     "lines": math.log2(1 + thing.end - thing.line),
                     "native": thing.native,
                     "beside": self.reading.is_beside(file),
-                    "aside": bool(BESIDE.search(f"{file} {thing.qualname}")),
+                    "aside": self.reading.is_aside(thing),
                     "private": thing.name.startswith("_"),
                 }
             )

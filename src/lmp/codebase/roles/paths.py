@@ -20,7 +20,7 @@ from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import SUPER, Applied, Function
-from lmp.codebase.roles.reach import BESIDE, CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.reach import CALLED, MODELS, Reading, Row, stem, works
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -56,7 +56,8 @@ class Ways:
 
     far: dict[Function, float]
     ends: Set[Function]
-    calls: dict[Function, list[Edge]]
+    calls: dict[Function, list[tuple[float, Edge]]]
+    """Each call with what it counts."""
 
     def on(self, function: Function) -> list[tuple[float, Edge]]:
         """The calls that lead on to an end, each with its length; to one function the shortest.
@@ -64,9 +65,9 @@ class Ways:
         Of many functions that are handed on at once, as commands are, the nearest and plainest stands for all.
         """
         found: dict[Function, tuple[float, Edge]] = {}
-        for edge in self.calls.get(function, ()):
+        for cost, edge in self.calls.get(function, ()):
             if self.far.get(edge.callee, math.inf) <= self.far[function] + BACK:
-                length = self.far[edge.callee] + _cost(edge)
+                length = self.far[edge.callee] + cost
                 if edge.callee not in found or length < found[edge.callee][0]:
                     found[edge.callee] = length, edge
         handed = [pair for pair in found.values() if pair[1].how == "callback"]
@@ -78,15 +79,6 @@ class Ways:
             for length, edge in found.values()
             if edge.how != "callback" or many[edge.line] < 3 or first[edge.line] is edge
         ]
-
-
-def _cost(edge: Edge) -> float:
-    return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * _aside(edge)
-
-
-def _aside(edge: Edge) -> bool:
-    callee = edge.callee
-    return bool(BESIDE.search(f"{callee.file} {callee.qualname}") or SETS_UP.match(callee.name))
 
 
 class Paths:
@@ -122,13 +114,17 @@ class Paths:
         reach = self.reading.reaching(ends) - set(closed)
         calls = {
             function: [
-                edge
+                (self._cost(edge), edge)
                 for edges in self.sites.get(function, ())
                 for edge in self.alternatives([each for each in edges if each.callee in reach])
             ]
             for function in reach
         }
         return Ways(_far(ends, calls), ends, calls)
+
+    def _cost(self, edge: Edge) -> float:
+        aside = self.reading.is_aside(edge.callee) or SETS_UP.match(edge.callee.name) is not None
+        return 1 + COST.get(edge.how, 0.0) + math.log2(edge.of) / 4 + ASIDE * aside
 
     def alternatives(self, edges: list[Edge]) -> list[Edge]:
         """Of one call the targets that count: a few that are all meant, else the one that stands for the others."""
@@ -166,7 +162,7 @@ class Paths:
             reference = not own or says(" ".join(own).replace(" ", "_"), "reference_model")
             return (
                 callee is not self.reading.model,
-                BESIDE.search(f"{callee.file} {callee.qualname}") is not None,
+                self.reading.is_aside(callee),
                 callee.abstract,
                 edge.how == "inheritance" or not any(callee.owner in each for each in below),
                 not reference,
@@ -361,6 +357,12 @@ class Paths:
                     ]
                     twins = [each for each in twins if each in named] or [each for each in twins if each in attends][:1]
                     found.update(dict.fromkeys((first, *list(by_name.values())[-1:], *filter(self._is_plain, twins))))
+        # Of a loop that is put into another package's class, reading does not tell how it leads to the model. It comes
+        # before what chooses a token once.
+        whole = sorted(filter(self._is_plain, self.reading.draws_in_loop), key=_plainness)
+        once = {each for each in found if each in self.reading.samples and not self._is_repeated(each)}
+        if whole and found.keys() & drawn.keys() <= once:
+            found = {whole[0]: None, **{each: None for each in found if each not in once}}
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
         alone.sort(key=lambda each: (each not in started, attends[each] + drawn[each], *_plainness(each)))
@@ -374,6 +376,11 @@ class Paths:
         # What hands its object over to the loop of another package repeats what that calls.
         handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
         return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
+
+    def _is_repeated(self, function: Function) -> bool:
+        """Whether what draws does so in a loop, its own or that of what calls it."""
+        calls = (edge.call for edge in self.reading.graph.callers.get(function, ()))
+        return function in self.reading.draws_in_loop or any(call is not None and call.loop for call in calls)
 
     def repeating(self, ends: Iterable[Function], reach: Set[Function] = frozenset()) -> list[Function]:
         """Functions whose loop leads to an end again and again, the nearest first, or else to what else is in reach."""
@@ -472,7 +479,7 @@ class Paths:
         return self._around(outer) if outer is not None else function
 
     def _is_plain(self, function: Function) -> bool:
-        return self.reading.is_own(function.file) and not BESIDE.search(f"{function.file} {function.qualname}")
+        return self.reading.is_own(function.file) and not self.reading.is_aside(function)
 
     def in_order(self, edges: Iterable[Edge]) -> Iterator[Edge]:
         """From the entry points down, in the order of the lines; calls of inner functions as :meth:`_told` has them."""
@@ -517,12 +524,12 @@ def _flow(starts: Iterable[Function], every: Collection[Ways]) -> dict[tuple[Fun
     return found
 
 
-def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Function, float]:
+def _far(ends: Set[Function], calls: dict[Function, list[tuple[float, Edge]]]) -> dict[Function, float]:
     """Backwards from the ends, the nearest first."""
-    callers: dict[Function, list[Edge]] = {}
+    callers: dict[Function, list[tuple[float, Function]]] = {}
     for edges in calls.values():
-        for edge in edges:
-            callers.setdefault(edge.callee, []).append(edge)
+        for cost, edge in edges:
+            callers.setdefault(edge.callee, []).append((cost, edge.caller))
     far: dict[Function, float] = {}
     waiting = [(0.0, number, each) for number, each in enumerate(sorted(ends, key=lambda one: one.key))]
     number = len(waiting)
@@ -531,10 +538,10 @@ def _far(ends: Set[Function], calls: dict[Function, list[Edge]]) -> dict[Functio
         if function in far:
             continue
         far[function] = at
-        for edge in callers.get(function, ()):
-            if edge.caller not in far:
+        for cost, caller in callers.get(function, ()):
+            if caller not in far:
                 number += 1
-                heapq.heappush(waiting, (at + _cost(edge), number, edge.caller))
+                heapq.heappush(waiting, (at + cost, number, caller))
     return far
 
 

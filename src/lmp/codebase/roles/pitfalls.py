@@ -8,20 +8,20 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.graph import Edge
 from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL
 from lmp.codebase.graph.records import Call, Class, Function, Hazard
 from lmp.codebase.modules import module_parts
-from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
 from lmp.codebase.roles.likely import LEAST, Witnesses, chance_of, weights
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.sampling import PARAMETERS
 
 PORT = re.compile(r"(?i)(?:^|[_.-])port$")
@@ -94,11 +94,23 @@ FILE = Path(__file__).with_name("pitfalls.toml")
 SAID = {kind: Said(*said) for kind, said in tomllib.loads(FILE.read_text(encoding="utf-8")).items()}
 
 
-def candidates(reading: Reading, run: Played) -> Iterator[Candidate]:
-    """Of every place what may cost a user time. ``run`` are the places of what takes part in a run: a user meets what
-    lies there."""
-    settings = list(_of_settings(reading))
-    found = list(_of_code(reading, run, {each.cause for each in settings}))
+def taking_part(rows: Iterable[Row], edges: Iterable[Edge]) -> Played:
+    """Places of what takes part in a run, each with the parts that it plays."""
+    found: dict[Key, set[str]] = {}
+    for key in (each.key for edge in edges for each in (edge.caller, edge.callee)):
+        found.setdefault(key, set()).add("nesting")
+    for row in rows:
+        if row.section != "configuration":
+            found.setdefault(row.key, set()).add(row.section)
+    return found
+
+
+def candidates(reading: Reading, rows: Sequence[Row], edges: Iterable[Edge]) -> Iterator[Candidate]:
+    """Of every place what may cost a user time: a user meets what lies on a run, and what a setting brings about."""
+    run = taking_part(rows, edges)
+    set_by_user = [row for row in rows if row.section == "configuration"]
+    settings = list(_of_settings(set_by_user))
+    found = list(_of_code(reading, run, {each.cause for each in settings}, _names_of(set_by_user)))
     for each in (*settings, *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
         found.append(Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0}))
     number = Counter(each.kind for every in found for each in every.pitfalls)
@@ -108,10 +120,10 @@ def candidates(reading: Reading, run: Played) -> Iterator[Candidate]:
         yield Candidate(every.pitfalls, {**every.witnesses, "seldom": -math.log1p(fewest)})
 
 
-def pitfalls(reading: Reading, run: Played) -> list[Pitfall]:
+def pitfalls(reading: Reading, rows: Sequence[Row], edges: Iterable[Edge]) -> list[Pitfall]:
     """Best first, one for each function; behind them those that are much alike."""
     weight = weights()["pitfalls"]
-    listed = list(candidates(reading, run))
+    listed = list(candidates(reading, rows, edges))
     number = Counter(each.kind for every, _ in listed for each in every)
     found: list[Pitfall] = []
     for every, witnesses in listed:
@@ -166,10 +178,11 @@ def _depths(reading: Reading, first: Collection[Key]) -> dict[Function, int]:
     return found
 
 
-def _of_code(reading: Reading, run: Played, known: AbstractSet[Place]) -> Iterator[Candidate]:
+def _of_code(
+    reading: Reading, run: Played, known: AbstractSet[Place], settings: AbstractSet[str]
+) -> Iterator[Candidate]:
     """Of each function what costs most: what no message tells, and what a setting of the user brings about. What stands
     at the ``known`` places is told as a setting."""
-    settings = _names_of_settings(reading)
     depths = _depths(reading, {row.key for row in entry_rows(reading)})
     taken = Counter(file for file, _ in set(run))
     size = math.log(max(SMALLEST, len(reading.functions)) / MEDIUM)
@@ -283,10 +296,10 @@ def _one(qualname: str, other: str) -> bool:
     return qualname == other or qualname.startswith(f"{other}.") or other.startswith(f"{qualname}.")
 
 
-def _names_of_settings(reading: Reading) -> set[str]:
+def _names_of(settings: Iterable[Row]) -> set[str]:
     """What a user sets, without the verb that switches it on."""
     names = set(PARAMETERS)
-    for row in configuration_rows(reading):
+    for row in settings:
         name = re.sub(r"^(?:enable|disable|use|no)_", "", row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"))
         if len(name) > SHORT and row.role != "env var":
             names.add(name.lower())
@@ -480,9 +493,9 @@ LIMIT = re.compile(r"(?:^|_)(?:max|tokens)(?:_|$)")
 NUMBER = re.compile(r"[1-9][\d_.]*(?: ?[*+] ?\d+)*")
 
 
-def _of_settings(reading: Reading) -> Iterator[Pitfall]:
+def _of_settings(settings: Iterable[Row]) -> Iterator[Pitfall]:
     """Fixed ports, limits, and paths that count from the folder in which the command is given."""
-    for row in configuration_rows(reading):
+    for row in settings:
         name, default = row.symbol.rpartition(".")[2].lstrip("-").replace("-", "_"), row.why
         number = NUMBER.fullmatch(default)
         kinds = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Funct
 from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.words import rank, says, split
+from lmp.codebase.roles.words import rank, says, split, vocabulary
 
 TEST = re.compile(r"test(?:_|\d|$)|torch_ref|ref_|reference_")
 """Functions that try others, in the same file."""
@@ -33,17 +34,18 @@ PARTS = frozenset(
 """Words of the outermost module of a language model, and of its parts."""
 CONVENTION = frozenset(["for", "causal", "conditional", "generation", "head"])
 """Words that the outermost module has by convention: ``ForCausalLM``."""
-BESIDE = re.compile(
-    r"(?i)(?:^|[/_. ])(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*"
+ASIDE = re.compile(
+    r"(?i)(?:^|(?<=[/_. ]))(?:tests?|mocks?|visual\w*|vision\w*|audio\w*|images?|multimodal|bench\w*|eval\w*"
     r"|profil\w*|warm\w*|debug\w*|experiment(?:s|al)?|export\w*|aot|compile|proxy|health\w*|calibrat\w*"
     r"|tun(?:e|ing)\w*|spec|spec_decode|speculat\w*|draft\w*|distill\w*|dummy\w*|capture\w*|micro\w*)"
-    r"(?:[/_. ]|$)"
+    r"(?=[/_. ]|$)"
 )
 """What no run of a user passes."""
 
 QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?(?:_states|_layer|_[A-Z]+)?$")
 QKV_OF = re.compile(r"x?([qkv])s?(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
 """What queries, keys and values are called, and what is made of them."""
+PRODUCTS = "products around a softmax"
 KEEPS_OPERANDS = "keeps queries, keys and values for its gradient"
 """Why an operator that torch differentiates attends, where its own code does the rest."""
 MOST_KNOWN = 8
@@ -65,6 +67,8 @@ class Row:
     why: str = ""
     rank: int = 0
     """What is named first: the lower, the more certain."""
+    lines: tuple[tuple[int, str], ...] = ()
+    """Where in it that is done, each with the name that stands there."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -116,11 +120,28 @@ class Reading:
                 files.setdefault(of.file.rpartition("/")[0], set()).add(of.file)
         return {folder for folder, inside in files.items() if len(inside) >= SHELF}
 
+    @cached_property
+    def subject(self) -> frozenset[str]:
+        """Words that most functions have in the path of their file: what a code base is about is not beside its run."""
+        files = Counter(each.file for each in self.functions)
+        found: Counter[str] = Counter()
+        for file, functions in files.items():
+            found.update(dict.fromkeys(split(file), functions))
+        return frozenset(word for word, functions in found.items() if 2 * functions > files.total())
+
+    def is_aside(self, of: Function | Class) -> bool:
+        """Whether its file, its class or its name says that no run of a user passes it."""
+        return self.says_aside(f"{of.file} {of.qualname}")
+
+    def says_aside(self, name: str) -> bool:
+        return any(self.subject.isdisjoint(split(each.group())) for each in ASIDE.finditer(name))
+
     def is_beside(self, file: str) -> bool:
         """Whether a file lies beside the run of a model: tools, trials, one of many models."""
         folder, _, name = file.rpartition("/")
         shelved = folder in self.shelves and not says(name, "reference_model")
-        return shelved or says(file, "beside")
+        said = split(file) - self.subject
+        return shelved or any(words <= said for words in vocabulary()["beside"])
 
     @cached_property
     def functions(self) -> list[Function]:
@@ -163,7 +184,7 @@ class Reading:
             names = {call.name for call in function.calls}
             # One block after the other the softmax is written out, with the largest value so far.
             if products >= 2 and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
-                found.setdefault(function, "products around a softmax")
+                found.setdefault(function, PRODUCTS)
         return found
 
     def is_inside(self, function: Function, call: Call) -> bool:
@@ -189,6 +210,19 @@ class Reading:
             if (drawn and (read or about & {"prob", "probs"})) or (chosen and read and not routes):
                 found[function] = ", ".join(sorted(drawn or chosen))
         return found
+
+    @cached_property
+    def draws_in_loop(self) -> set[Function]:
+        """Functions whose own loop calls a model, or the object itself, and draws a token."""
+
+        def runs(call: Call) -> bool:
+            return call.loop > 0 and (_calls_model(call) or ("self",) in call.callee)
+
+        def draws(call: Call) -> bool:
+            return call.loop > 0 and call.name in operators.SAMPLES
+
+        own = self.samples.keys() & self.runs_model
+        return {each for each in own if any(map(runs, each.calls)) and any(map(draws, each.calls))}
 
     @cached_property
     def trains(self) -> list[Function]:
@@ -307,7 +341,7 @@ class Reading:
         for of in self.classes:
             named = split(of.name)
             part = not named & MODELS or (named & PARTS and not named >= {"lm", "head"})
-            if of.native or BESIDE.search(f"{of.file} {of.qualname}"):
+            if of.native or self.is_aside(of):
                 continue
             run = next(filter(None, (evaluator.method(of, each) for each in CALLED)), None)
             if run is None or run.abstract or run not in attending or not self.is_own(run.file):

@@ -216,6 +216,16 @@ def _hands_over(reading: Reading) -> Iterator[tuple[Function, str]]:
         outside = [call.written for call in given if not reading.is_inside(function, call)]
         if outside or _many(function.keys):
             yield function.outermost, f"hands the parameters to {outside[0]}" if outside else "packs the parameters"
+            continue
+        made = [call.written for call in function.calls if makes_step(call) and not reading.is_inside(function, call)]
+        if made:
+            yield function.outermost, f"asks {made[0]} for what draws"
+
+
+def makes_step(call: Call) -> bool:
+    """Whether a call makes what another package draws by, or runs on logits: ``make_sampler(…)``."""
+    words = split(call.name)
+    return ("logit" in words and bool(words & STEP)) or words >= {"make", "sampler"}
 
 
 def _many(names: Set[str]) -> bool:

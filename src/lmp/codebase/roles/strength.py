@@ -19,7 +19,7 @@ from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.cache import SHORT
-from lmp.codebase.roles.reach import BESIDE, SETS, Reading, Row
+from lmp.codebase.roles.reach import SETS, Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.roles.words import says, split
 
@@ -85,7 +85,7 @@ class Weighing:
         kept.sort(
             key=lambda row: (
                 row.key in parts,
-                BESIDE.search(row.symbol) is not None,
+                self.reading.says_aside(row.symbol),
                 row.rank - self.shared(self.things.get(row.key)),
                 len(row.symbol.rpartition(".")[0]),
                 row.place.file,

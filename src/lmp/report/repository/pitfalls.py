@@ -11,7 +11,6 @@ from lmp.codebase.facts import Place
 from lmp.codebase.parts import LONGEST, NEAR, PartPitfall
 from lmp.codebase.roles.pitfalls import Pitfall
 from lmp.codebase.roles.pitfalls import pitfalls as found_pitfalls
-from lmp.codebase.rows import taking_part
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section
 from lmp.report.repository.appendix import ENV, KERNELS, NOTES, SKIPPED, must_be_set
 from lmp.report.repository.pieces import ASIDE, code, count, joined, plural, pointer, said, sentence
@@ -65,7 +64,7 @@ class Telling:
 @lru_cache(maxsize=1)
 def telling(study: Study) -> list[Telling]:
     """Pitfalls whose trigger a user can meet: no assert that only tells a type checker what the line before made."""
-    found = found_pitfalls(study.reading, taking_part(study.rows, study.edges))
+    found = found_pitfalls(study.reading, study.rows, study.edges)
     met = [[each for each in (one, *one.more) if _is_met(study, each)] for one in found]
     return [_with_more(study, _told(study, first), more) for first, *more in filter(None, met)]
 
