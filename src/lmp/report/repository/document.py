@@ -23,6 +23,7 @@ from lmp.report.repository.header import address, commit
 from lmp.report.repository.implementation import implementation
 from lmp.report.repository.modules import modules
 from lmp.report.repository.named import with_parts
+from lmp.report.repository.of_run import of_run
 from lmp.report.repository.overview import architecture, problem, tldr
 from lmp.report.repository.pieces import folder_name, is_plain
 from lmp.report.repository.pitfalls import pitfalls, questions
@@ -103,7 +104,7 @@ def of_study(found: Study) -> Document:
             ("Commit", commit(base)),
             ("LLM-related", found.llm.line()),
         ],
-        sections=[*sections, *appendices(found)],
+        sections=[*sections, *appendices(found), *of_run(found)],
     )
     made = settled(with_parts(made, found), found)
     body, after = made.sections[: len(sections)], made.sections[len(sections) :]

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from lmp.codebase.facts import Place
+from lmp.codebase.roles.reach import Reading
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pieces import joined, plural, pointer, sentence
@@ -25,13 +27,14 @@ LIBRARIES = (
     "tiktoken",
     "sentencepiece",
 )
+ATTENTION, SAMPLING = "attention classes or functions", "token sampling"
 _NAMES = (
-    ("attention classes or functions", r"Attention|[Aa]ttn|^attention"),
+    (ATTENTION, r"Attention|[Aa]ttn|^attention"),
     ("causal language models", r"ForCausalLM$|LM(?:Head)?Model$|LanguageModel|^(GPT|Llama|Qwen\d*)(Model)?$"),
     ("KV caches", r"KV_?Cache|KVPool|kv_?cache"),
     ("mixtures of experts", r"Mo[eE](?![a-z])|^moe|[Ee]xperts?(?![a-z])"),
     ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_(?:step|token|text)|next_token|decoding"),
-    ("token sampling", r"sample_token|(?<![a-z])top_[kp](?![a-z])|^Sampler$|make_sampler|SamplingParams|sample_logits"),
+    (SAMPLING, r"sample_token|(?<![a-z])top_[kp](?![a-z])|^Sampler$|make_sampler|SamplingParams|sample_logits"),
     ("tokenizers", r"[Tt]okenizer"),
     ("rotary embeddings", r"[Rr]otary|_rope|RoPE"),
 )
@@ -41,6 +44,7 @@ ENOUGH = 2
 @dataclass(frozen=True)
 class Llm:
     base: CodeBase
+    reading: Reading
     named: tuple[str, ...] = ()
     """Parts of a run of a language model that a reader named: ``KV cache``."""
 
@@ -63,6 +67,8 @@ class Llm:
                 found.append(
                     sentence(f"{what}: ", *plural(len(named), "definition"), ", as ", pointer(first.place, first.name))
                 )
+            elif (does := self._does(what)) is not None:
+                found.append(does)
         attention = [
             kernel for kernel in self.base.facts.kernels if re.search(r"attn|attention|softmax|rope", kernel.name)
         ]
@@ -76,6 +82,16 @@ class Llm:
                 )
             )
         return found
+
+    def _does(self, what: str) -> list[Inline] | None:
+        """What functions compute, whatever they are named."""
+        does = {ATTENTION: ("attention", self.reading.attends), SAMPLING: ("draws of a token", self.reading.samples)}
+        title, functions = does.get(what, ("", {}))
+        if not functions:
+            return None
+        first = min(functions, key=lambda each: each.key)
+        at = pointer(Place(first.file, first.line), first.qualname)
+        return sentence(f"{title}: ", *plural(len(functions), "function"), ", as ", at)
 
     @cached_property
     def libraries(self) -> list[tuple[str, int]]:

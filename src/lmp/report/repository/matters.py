@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Row
 from lmp.codebase.rows import BY_NAME
-from lmp.report.document.parts import Bold, Inline, Line
+from lmp.report.document.parts import Bold, Inline, Line, Link
+from lmp.report.repository.appendix import PARTS
 from lmp.report.repository.pieces import code, joined, plural, pointer, sentence, with_default
 from lmp.report.repository.study import Study
+from lmp.report.repository.workflows import anchor
 
 SHOWN = 6
 
@@ -63,7 +65,7 @@ SAMPLING = (
 ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "kernel"))
 
 
-MOST_GROUPS, MOST_OF_ONE = 3, 5
+MOST_GROUPS, MOST_OF_ONE, MOST_LINES = 3, 5, 3
 
 
 def lines(study: Study, matter: Matter) -> list[Line]:
@@ -85,7 +87,9 @@ def lines(study: Study, matter: Matter) -> list[Line]:
         bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", places))
     left += sum(min(len(rows), MOST_OF_ONE) for rows in list(named.values())[MOST_GROUPS:])
     if left:
-        bullets.append(sentence(Bold(matter.title), ": not listed: ", *plural(left, "more place"), "."))
+        bullets.append(
+            sentence(Bold(matter.title), ": ", *plural(left, "more place"), " in ", Link(PARTS, anchor(PARTS)), ".")
+        )
     controls = _controls(study, matter)
     if controls:
         bullets.append(sentence(Bold(matter.title), ", controlled by: ", joined(controls)))
@@ -98,9 +102,17 @@ def _bullet(study: Study, matter: Matter, row: Row) -> Line:
     definition = study.base.definition(row.place.file, row.symbol)
     told = study.docstring(definition, 100) if definition is not None else []
     why: list[Inline] = [" by ", code(row.why, 90)] if row.why else []
-    return sentence(
-        Bold(matter.title), f" ({row.role}): ", pointer(row.place, row.symbol), *why, *([" ", *told] if told else [])
-    )
+    at = lines_within(study, row, MOST_LINES)
+    where: list[Inline] = [", at ", *at] if at else []
+    end: list[Inline] = [" ", *told] if told else []
+    return sentence(Bold(matter.title), f" ({row.role}): ", pointer(row.place, row.symbol), *why, *where, *end)
+
+
+def lines_within(study: Study, row: Row, most: int | None = None) -> list[Inline]:
+    """The lines of a function that make it play its part."""
+    near = study.base.lines(row.place.file)
+    found = ((Place(row.place.file, line), name) for line, name in row.lines[:most])
+    return joined([pointer(at, name if name in near[at.line - 1] else None) for at, name in found])
 
 
 def _controls(study: Study, matter: Matter) -> list[list[Inline]]:

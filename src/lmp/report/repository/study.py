@@ -89,7 +89,7 @@ class Study:
     def __post_init__(self) -> None:
         parts = self.named.parts.parts if self.named is not None else []
         named = {part.section for part in parts} & {"kv_cache", "sampling", "attention"}
-        self.llm = Llm(self.base, tuple(section_title(each) for each in PLAYED if each in named))
+        self.llm = Llm(self.base, self.reading, tuple(section_title(each) for each in PLAYED if each in named))
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
