@@ -3,6 +3,8 @@
     python scripts/fit_roles.py NAME=FOLDER [NAME=FOLDER …]          writes the weights
     python scripts/fit_roles.py --left-out NAME=FOLDER …             only scores each by weights of other ones
 
+Left out, it is also counted how many rows were right, by how likely they were.
+
 NAME is a truth's file of tests/data/truth without ``.toml``, FOLDER the unpacked archive's folder from which the
 truth's paths count. The fit is a logistic regression of whether a reader named the thing or the call, core or also,
 with a penalty on the sum of the weights, so that most of them are zero. Code bases weigh alike.
@@ -34,6 +36,8 @@ SELDOM = 20
 """What fewer samples have is no witness."""
 STEPS = 600
 MOST = {"nesting": MOST_EDGES, "pitfalls": pitfalls.MOST}
+LIKELY = (0.95, 0.9, 0.8, 0.6, 0.4, 0.0)
+"""From how likely on rows are counted together."""
 GROUPS = 5
 """Of code bases: those of one group are scored by weights of the others."""
 
@@ -105,12 +109,12 @@ class Fit:
             at, ahead, momentum = new, new + (momentum - 1) / faster * (new - at), faster
         return at[:-1] / self.scale, float(at[-1])
 
-    def found(self, of: Samples, fitted: tuple[np.ndarray, float]) -> list[Ends]:
+    def found(self, of: Samples, fitted: tuple[np.ndarray, float]) -> list[tuple[float, Ends]]:
         weight = {"": fitted[1], **dict(zip(self.names, fitted[0], strict=True))}
         chances = ((shown_at(self.section, weight, witnesses), one) for one, witnesses in of)
         kept = [(chance, one) for chance, one in chances if chance is not None]
         kept.sort(key=lambda each: -each[0])
-        return [one for _, one in kept[: MOST.get(self.section, MOST_ROWS)]]
+        return kept[: MOST.get(self.section, MOST_ROWS)]
 
 
 def main(given: list[str]) -> None:
@@ -123,17 +127,24 @@ def main(given: list[str]) -> None:
         fit = Fit(section, {name: of[section] for name, of in every.items()}, truths)
         if left_out:
             shares = []
+            held: dict[float, list[bool]] = {least: [] for least in LIKELY}
             names = list(folders)
             fitted = [
                 fit.of([each for at, each in enumerate(names) if at % GROUPS != group]) for group in range(GROUPS)
             ]
             for at, name in enumerate(names):
                 found = fit.found(every[name][section], fitted[at % GROUPS])
-                met, core, right, shown, _, _ = score(section, truths[name], found)
+                met, core, right, shown, _, _ = score(section, truths[name], [one for _, one in found])
+                for (chance, _), named in zip(
+                    found, labels(section, truths[name], [(one, {}) for _, one in found]), strict=True
+                ):
+                    held[next(least for least in LIKELY if chance >= least)].append(bool(named))
                 print(f"{section:10} {name:24} {met:3}/{core:<3} {right:3}/{shown:<3}", flush=True)
                 shares += [(met / core, right / shown if shown else 0.0)] if core else []
             recall, precision = np.mean(shares, axis=0)
             print(f"{section:10} mean of {len(shares)}: recall {recall:.0%}, precision {precision:.0%}")
+            for least, rows in held.items():
+                print(f"{section:10} likely from {least}: {sum(rows)} of {len(rows)} right")
         else:
             weights, added = fit.of(list(folders))
             lines += [f"[{section}]", f'"" = {added:.3f}']

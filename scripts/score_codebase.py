@@ -6,7 +6,7 @@
 NAME is the truth's file without ``.toml``, FOLDER the unpacked archive's folder from which the truth's paths count.
 For each section: the recall of the core rows, and the precision of what was found. A found row is right where a core
 or also row of its section stands in the same file within 3 lines (of a pitfall, which is told with its definition and
-its causes, by one of these places); an edge where caller and callee are those of a row.
+its causes, and of a part, which is told with the lines that do it, by one of these places); an edge where caller and callee are those of a row.
 ``P read`` counts only the found rows of files that the truth names in that section: other files may not have been read.
 """
 
@@ -27,7 +27,7 @@ Ends = tuple[tuple[str, int], ...]
 
 def near(one: Ends, other: Ends) -> bool:
     if len(one) > len(other):
-        # A pitfall is told with its definition and its causes: a reader finds it by any of them.
+        # A pitfall is told with its causes, a part with the lines that do it: a reader finds it by any of them.
         return any(near((each,), other) for each in one)
     return all(a[0] == b[0] and abs(a[1] - b[1]) <= NEAR for a, b in zip(one, other, strict=True))
 

@@ -63,8 +63,8 @@ def lines(facts: RepoFacts, section: str) -> dict[str, list[tuple[int, str]]]:
 
 def test_rows_have_the_lines_that_do_it(read: Read) -> None:
     facts = read({"engine.py": ENGINE})
-    # The seed is set at line 33 of the text and the draw is at line 37; the parameter, at line 31, comes behind them.
-    assert lines(facts, "sampling")["generate"] == [(33, "manual_seed"), (37, "multinomial"), (31, "temperature")]
+    # The draw is at line 37 of the text, the seed is set at line 33, the parameter stands at line 31.
+    assert lines(facts, "sampling")["generate"] == [(37, "multinomial"), (33, "manual_seed"), (31, "temperature")]
     # `attend` is what torch's function is called there.
     assert lines(facts, "attention")["Attention.forward"] == [(15, "attend")]
     # Two writes by index.

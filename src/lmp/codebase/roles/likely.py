@@ -37,6 +37,9 @@ LEAST = {
 }
 """How likely it must be. What the nesting and the pitfalls show stands in the code in any case: only whether it matters
 is not sure."""
+SURE = {"entry_points": 0.6, "scheduler": 0.8, "sampling": 0.6}
+"""How likely it must be to be told as one, and not as a candidate. Of less likely rows fewer than half were right on
+code bases that were left out of the fit (docs/reports.md)."""
 MANY_RULES = ("scheduler",)
 """Sections whose rules differ in how often they are right."""
 IN_ANY_CASE = ("nesting", "pitfalls")
@@ -112,7 +115,11 @@ class Likely:
                 found[section].append((chance, row))
         for rows in found.values():
             rows.sort(key=lambda each: -each[0])
-        return [replace(row, rank=-round(100 * chance)) for rows in found.values() for chance, row in rows[:MOST_ROWS]]
+        return [
+            replace(row, rank=-round(100 * chance), chance=chance)
+            for rows in found.values()
+            for chance, row in rows[:MOST_ROWS]
+        ]
 
     def beginnings(self) -> list[Row]:
         """Ways to run: those that rules found as they order them, then others, the likeliest first."""
@@ -122,7 +129,8 @@ class Likely:
         ruled = [row for key, row in self.begins.ruled.items() if key in found]
         others = sorted(found.keys() - self.begins.ruled.keys(), key=lambda key: (-found[key], key))
         added = others[: max(0, MOST_ROWS - len(ruled))]
-        return [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in added)]
+        rows = [*ruled, *(self.begins.row(key, self.weighing.things.get(key)) for key in added)]
+        return [replace(row, chance=found[row.key]) for row in rows]
 
     def nesting(self) -> list[Edge]:
         if not self.paths.ends:
@@ -397,6 +405,11 @@ def shown_at(section: str, weight: Mapping[str, float], witnesses: Mapping[str, 
         return chance if chance >= KEPT else None
     enough = chance >= LEAST[section] and (section in IN_ANY_CASE or alone(weight, witnesses))
     return chance if enough else None
+
+
+def is_candidate(row: Row) -> bool:
+    """Whether a row is too unlikely to be told as a part."""
+    return row.chance is not None and row.chance < SURE.get(row.section, 0.0)
 
 
 def alone(weight: Mapping[str, float], witnesses: Mapping[str, float]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from lmp.codebase.graph.records import Call, Chain, Class, Function
@@ -24,6 +24,7 @@ TURNED = operators.SEEDS | {"Generator", "PRNGKey", "seed"}
 def with_lines(reading: Reading, rows: list[Row]) -> list[Row]:
     """Rows of functions with the lines that do it, each with the name that stands there."""
     functions = {each.key: each for each in reading.functions}
+    found: dict[str, Callable[[Reading, Function], Iterable[tuple[int, str]]]]
     found = {"sampling": _drawn, "attention": _attended, "kv_cache": lambda *of: sorted(_kept(*of))}
     told: list[Row] = []
     for row in rows:
@@ -43,11 +44,11 @@ def _calls(function: Function) -> list[Call]:
 
 
 def _drawn(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
-    """Draws and seeds, then the parameters of the draw that stand on lines of their own."""
+    """Draws, then seeds and what logits run through, then parameters of the draw on lines of their own."""
     draws = operators.SAMPLES | {"choice"} if function in reading.samples else operators.DRAWS
-    for call in _calls(function):
-        if call.name in draws | TURNED or makes_step(call):
-            yield call.line, call.name
+    calls = _calls(function)
+    yield from ((call.line, call.name) for call in calls if call.name in draws)
+    yield from ((call.line, call.name) for call in calls if call.name in TURNED or makes_step(call))
     for name, line, _ in function.arguments:
         if name in PARAMETERS:
             yield line, name

@@ -69,6 +69,8 @@ class Row:
     """What is named first: the lower, the more certain."""
     lines: tuple[tuple[int, str], ...] = ()
     """Where in it that is done, each with the name that stands there."""
+    chance: float | None = None
+    """How likely it plays the part by its witnesses; None where a reader says so, or nothing was weighed."""
 
     @property
     def key(self) -> tuple[str, int]:

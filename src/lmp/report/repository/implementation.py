@@ -493,7 +493,7 @@ def _files(study: Study) -> Block:
         parts = Counter(PARTS.get(row.section, row.section).replace("_", " ") for row in found)
         purpose = joined([[f"{name} (", *plural(number, "place"), ")"] for name, number in parts.most_common()])
         best = list(dict.fromkeys((row.place, row.symbol) for row in found))[:3]
-        rows.append([Code(file), purpose, joined([pointer(place, symbol) for place, symbol in best])])
+        rows.append([Code(file), purpose, joined([study.pointer(place, symbol) for place, symbol in best])])
     return Table(("File", "Purpose", "Key Functions/Classes"), rows, "files with parts of a run")
 
 

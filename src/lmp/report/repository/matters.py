@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
 from lmp.codebase.rows import BY_NAME
 from lmp.report.document.parts import Bold, Inline, Line, Link
@@ -72,9 +74,11 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     """The matter's own bullet, one for each place that the code shows to be one, and one for each class or kind of
     name of the others."""
     found = [row for row in study.ranked(matter.section) if row.role in matter.roles]
-    shown = [row for row in found if not BY_NAME.match(row.why)]
+    candidates = [row for row in found if is_candidate(row)]
+    sure = [row for row in found if not is_candidate(row)]
+    shown = [row for row in sure if not BY_NAME.match(row.why)]
     named: dict[str, list[Row]] = {}
-    for row in found:
+    for row in sure:
         if BY_NAME.match(row.why):
             named.setdefault(row.why.rpartition("of ")[2] if "of " in row.why else "", []).append(row)
     bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
@@ -83,9 +87,12 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
     for owner, rows in list(named.items())[:MOST_GROUPS]:
         what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["likely, by names and other signs"]
-        places = joined([pointer(row.place, row.symbol) for row in rows[:MOST_OF_ONE]])
-        bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", places))
+        bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", _places(study, rows)))
     left += sum(min(len(rows), MOST_OF_ONE) for rows in list(named.values())[MOST_GROUPS:])
+    if candidates:
+        what = [" further candidates: "] if bullets else [" not determined, candidates: "]
+        bullets.append(sentence(Bold(matter.title), ":", *what, _places(study, candidates)))
+        left += len(candidates[MOST_OF_ONE:])
     if left:
         bullets.append(
             sentence(Bold(matter.title), ": ", *plural(left, "more place"), " in ", Link(PARTS, anchor(PARTS)), ".")
@@ -97,6 +104,10 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     return bullets or [sentence(Bold(matter.title), ": ", searched)]
 
 
+def _places(study: Study, rows: Sequence[Row]) -> list[Inline]:
+    return joined([study.pointer(row.place, row.symbol) for row in rows[:MOST_OF_ONE]])
+
+
 def _bullet(study: Study, matter: Matter, row: Row) -> Line:
     """With what the definition says of itself, and what of its code makes it one."""
     definition = study.base.definition(row.place.file, row.symbol)
@@ -105,14 +116,12 @@ def _bullet(study: Study, matter: Matter, row: Row) -> Line:
     at = lines_within(study, row, MOST_LINES)
     where: list[Inline] = [", at ", *at] if at else []
     end: list[Inline] = [" ", *told] if told else []
-    return sentence(Bold(matter.title), f" ({row.role}): ", pointer(row.place, row.symbol), *why, *where, *end)
+    return sentence(Bold(matter.title), f" ({row.role}): ", *study.pointer(row.place, row.symbol), *why, *where, *end)
 
 
 def lines_within(study: Study, row: Row, most: int | None = None) -> list[Inline]:
     """The lines of a function that make it play its part."""
-    near = study.base.lines(row.place.file)
-    found = ((Place(row.place.file, line), name) for line, name in row.lines[:most])
-    return joined([pointer(at, name if name in near[at.line - 1] else None) for at, name in found])
+    return joined([study.pointer(Place(row.place.file, line), name) for line, name in row.lines[:most]])
 
 
 def _controls(study: Study, matter: Matter) -> list[list[Inline]]:

@@ -110,7 +110,7 @@ def strategies(study: Study) -> Iterator[Line]:
             if wanted.match(call.name)
         ] or [each.place for each in known.get(title, ())]
         candidates = [pointer(each.place) for each in open_ones.get(title, ()) if each.place not in taken]
-        named = [pointer(place, name) for name, place in _settings(study, re.compile(settings, re.IGNORECASE))]
+        named = [study.pointer(at, name) for name, at in _settings(study, re.compile(settings, re.IGNORECASE))]
         if places:
             yield sentence(Bold(f"{title}:"), YES[0], joined([pointer(place) for place in places[:SHOWN]]), ".")
         elif named or candidates:

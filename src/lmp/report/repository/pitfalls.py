@@ -120,11 +120,8 @@ def _parameters(study: Study, each: Pitfall) -> list[str]:
 
 def _told(study: Study, each: Pitfall) -> Telling:
     at: list[Inline] = [", from ", pointer(each.cause)] if each.cause != each.place else []
-    near = "\n".join(study.base.lines(each.place.file)[max(0, each.place.line - 2) :][:3])
-    symbol = study.as_written(each.place, each.symbol)
     # A variable of the environment may be read by the name of a constant.
-    stands = re.search(rf"(?<!\w){re.escape(symbol.rpartition('.')[2])}(?!\w)", near)
-    where = [pointer(each.place, symbol) if stands else pointer(each.place), *at, ": "]
+    where = [study.pointer(each.place, each.symbol)[0], *at, ": "]
     end = refusal(study.base, each.cause)
     if not end.error:
         guarded = _guarded(study, each.cause) if each.written.startswith("except") else ""

@@ -72,7 +72,7 @@ def questions(study: Study) -> Iterator[Section]:
     yield _question("What hardware is required?", list(_hardware(study)))
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
     told: list[list[Inline]] = [
-        [f"{row.role}: ", pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
+        [f"{row.role}: ", *study.pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
     ]
     yield _question("How does the KV cache work?", told)
     # One source for section 7.1 and this answer.

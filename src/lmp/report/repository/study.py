@@ -15,6 +15,7 @@ from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.parts import NESTING, NamedParts, calls_with, rows_with
+from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves, stepping
 from lmp.codebase.rows import PLAYED, every_row, nesting
@@ -24,9 +25,10 @@ from lmp.report.repository.code_base import C_LIKE, CodeBase
 from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
 from lmp.report.repository.nest import Drawer, Nest
-from lmp.report.repository.pieces import ASIDE, code, said, section_title
+from lmp.report.repository.pieces import ASIDE, code, pointer, said, section_title
 from lmp.report.repository.signs import Note
 from lmp.report.repository.statements import function_at, parameters
+from lmp.report.review.places import stands_near
 
 LOOP_LINES, FORWARD_LINES, OPERATOR_LINES = 90, 40, 40
 """Lines of the pseudocode of a loop, of a model's forward, and of an operator of a kernel library."""
@@ -148,7 +150,7 @@ class Study:
             answers = row.why.startswith(("GET ", "POST ", "PUT ", "DELETE ", "WEBSOCKET "))
             aside = bool(ASIDE.search(file)) or not self.base.is_own(file)
             first = told.get(row.symbol.partition(".")[0], len(told)) if row.role == "library" else 0
-            return aside, answers, first, -flags[file] - routes[file]
+            return is_candidate(row), aside, answers, first, -flags[file] - routes[file]
 
         return sorted(self.ranked("entry_points"), key=weight)
 
@@ -334,9 +336,8 @@ class Study:
         if self.llm.related:
             found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
         for title, section, roles in PARTS:
-            rows = [
-                row for row in (self.ways if section == "entry_points" else self.ranked(section)) if row.role in roles
-            ]
+            every = self.ways if section == "entry_points" else self.ranked(section)
+            rows = [row for row in every if row.role in roles and not is_candidate(row)]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
@@ -477,6 +478,14 @@ class Study:
         if symbol in near or symbol[:1] != "-":
             return symbol.replace("::~", ".~")
         return symbol.lstrip("-").replace("-", "_")
+
+    def pointer(self, place: Place, symbol: str) -> list[Inline]:
+        """A place with the symbol where that stands there, and else with what it is a line of."""
+        made = pointer(place, self.as_written(place, symbol))
+        lines = tuple(self.base.lines(place.file))
+        if made.symbol is None or stands_near(made.symbol, lines, place.line, place.line):
+            return [made]
+        return [pointer(place), " of ", code(symbol, 60)]
 
     def docstring(self, definition: Definition, width: int = 110) -> list[Inline]:
         """Its first line in quotes, where it says more than the name."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from lmp.codebase.facts import Place
 from lmp.codebase.file_kinds import role
+from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
 from lmp.report.repository.appendix import CLI, CONFIG, ENV
@@ -131,8 +132,9 @@ def _entry(study: Study, title: str, row: Row) -> Line:
     if flags:
         what += [", takes ", *plural(flags, "flag")]
     name = row.symbol if definition is not None else None
+    told = f"{title}, candidate: " if is_candidate(row) else f"{title}: "
     return sentence(
-        f"{title}: ", code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
+        told, code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
     )
 
 
