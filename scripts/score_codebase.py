@@ -5,8 +5,8 @@
 
 NAME is the truth's file without ``.toml``, FOLDER the unpacked archive's folder from which the truth's paths count.
 For each section: the recall of the core rows, and the precision of what was found. A found row is right where a core
-or also row of its section stands in the same file within 3 lines (of a pitfall, which is told with its definition and
-its causes, and of a part, which is told with the lines that do it, by one of these places); an edge where caller and callee are those of a row.
+or also row of its section stands in the same file within 3 lines; an edge where caller and callee are those of a row.
+A pitfall is told with its definition and its causes, a part with the lines that do it: any of these places counts.
 ``P read`` counts only the found rows of files that the truth names in that section: other files may not have been read.
 """
 
