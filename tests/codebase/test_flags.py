@@ -7,6 +7,7 @@ from collections.abc import Callable
 from lmp.codebase.facts import RepoFacts
 
 One = Callable[[str], RepoFacts]
+Read = Callable[..., RepoFacts]
 
 
 def found(facts: RepoFacts) -> list[tuple[tuple[str, ...], int, str | None, str]]:
@@ -167,7 +168,7 @@ def test_fields_that_a_library_makes_flags_of(one: One) -> None:
     )
     assert found(facts) == [
         (("--batch-size",), 5, "8", ""),
-        (("--max_len",), 7, 'field(default=9, metadata={"help": "Longest."})', "Longest."),
+        (("--max_len",), 7, "9", "Longest."),
     ]
 
 
@@ -198,3 +199,31 @@ def test_short_names_of_configargparse(one: One) -> None:
     )
     # What a set of strings is given declares nothing.
     assert found(facts) == [(("--model", "-m"), 3, '"small"', "Which model."), (("--fast",), 4, "False", "")]
+
+
+def test_the_fields_of_a_class_of_another_file(read: Read) -> None:
+    files = {
+        "tool/__init__.py": "",
+        "tool/arguments.py": """
+            from dataclasses import dataclass, field
+
+            @dataclass
+            class Arguments:
+                model: str = field(metadata={"help": "The model."})
+                steps: int = field(default=4, metadata={"help": "Its steps."})
+                names: list = field(default_factory=list)
+                fast: bool = False
+            """,
+        "tool/train.py": "from transformers import HfArgumentParser\nfrom tool.arguments import Arguments\n\n"
+        "HfArgumentParser((Arguments,)).parse_args_into_dataclasses()\n",
+        "tool/eval.py": "from transformers import HfArgumentParser\nfrom .arguments import Arguments\n\n"
+        "HfArgumentParser((Arguments,)).parse_args_into_dataclasses()\n",
+    }
+    # Each once, though two commands take them; a default is what `field` is given.
+    found = [(flag.names[0], flag.place.file, flag.default, flag.help) for flag in read(files).flags]
+    assert found == [
+        ("--model", "tool/arguments.py", None, "The model."),
+        ("--steps", "tool/arguments.py", "4", "Its steps."),
+        ("--names", "tool/arguments.py", "list", ""),
+        ("--fast", "tool/arguments.py", "False", ""),
+    ]

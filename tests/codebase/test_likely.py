@@ -151,7 +151,7 @@ def test_the_fit_keeps_what_tells_and_drops_what_does_not(monkeypatch: pytest.Mo
     assert by_name["tells"] > 1
     assert abs(by_name["noise"]) < 0.05
     assert added < 0
-    found = fit.found(samples, (np.array(weights), added))
+    found = [place for _, place in fit.found(samples, (np.array(weights), added))]
     assert {place[0][1] for place in found} == {row["line"] for row in rows}
     sys.modules.pop("fit_roles", None)
 

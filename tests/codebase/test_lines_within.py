@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lmp.codebase.facts import RepoFacts
+from by_rules import ruled_rows
+
+from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.pitfalls import pitfalls
+from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
 from lmp.codebase.rows import every_row
 
@@ -138,3 +141,54 @@ def test_folders_with_dots_keep_relative_imports(read: Read) -> None:
     reading = Reading(read(files))
     main = next(each for each in reading.functions if each.name == "main")
     assert [edge.callee.name for edge in reading.graph.edges[main]] == ["generate"]
+
+
+def test_logits_may_come_with_the_cache(read: Read) -> None:
+    text = """
+        def write(model, ids):
+            cache = None
+            for _ in range(8):
+                logits, cache = model(ids, past_kv=cache)
+                ids = multinomial(logits)
+
+        def fill(model, ids):
+            for _ in range(8):
+                logits = model(ids)
+                ids = multinomial(logits)
+        """
+    reading = Reading(read({"m.py": text}))
+    assert {each.name for each in reading.draws_in_loop} == {"write", "fill"}
+    # The loop that hands a cache on from step to step is the decode loop, though its name is the longer one.
+    assert decode_loops(reading)[0].name == "write"
+
+
+def test_a_pad_of_one_sequence_makes_no_batch(read: Read) -> None:
+    def pads(padded: str) -> set[str]:
+        text = f"""
+            import torch
+            import torch.nn.functional as F
+
+            def write(model, every):
+                ids = {padded}
+                for _ in range(8):
+                    logits = model(ids)
+                    ids = torch.multinomial(logits, 1)
+                return ids
+            """
+        rows = ruled_rows(Reading(read({"m.py": text})))
+        return {row.symbol for row in rows if row.section == "scheduler" and row.why.startswith("pads")}
+
+    # A shift by one token, and one prompt that fills a window.
+    assert pads("F.pad(every, (1, -1))") == set()
+    assert pads("torch.stack([F.pad(each, (0, 8)) for each in every])") == {"write"}
+    assert pads("pad_sequence(every)") == {"write"}
+
+
+def test_an_argument_that_nothing_reads_bounds_nothing(read: Read) -> None:
+    text = "def train(max_length=128, max_tokens=64):\n    return max_tokens\n"
+    reading = Reading(read({"m.py": text}))
+    rows = [
+        Row("configuration", "argument", f"train.{name}", Place("m.py", 1), default)
+        for name, default in (("max_length", "128"), ("max_tokens", "64"))
+    ]
+    assert {each.symbol for each in pitfalls(reading, rows, [])} == {"train.max_tokens"}

@@ -17,6 +17,7 @@ from pydantic import Field
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Dispatch, Edge
 from lmp.codebase.graph.records import Class, Function
+from lmp.codebase.roles.lines import with_lines
 from lmp.codebase.roles.paths import Paths
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.rows import BY_NAME, likely
@@ -254,9 +255,11 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
                 symbol=escaped(part.symbol, kept="").replace("::~", ".~"),
                 why=why,
                 rank=number - len(named.parts),
+                # The reader says so: it is no candidate.
+                chance=None,
             )
         )
-    return found
+    return with_lines(reading, found)
 
 
 def placed(named: Parts, reading: Reading) -> Parts:

@@ -177,6 +177,8 @@ class _Reading:
         self.facts.launches.extend(launches.launches(self.launches, self.facts.kernels, self.library.defining))
         self.facts.launches.sort(key=lambda each: (each.place.file, each.place.line))
         self.facts.skipped.sort(key=lambda each: each.file)
+        # Several commands may take the fields of one class.
+        self.facts.flags[:] = dict.fromkeys(self.facts.flags)
         return self.facts
 
     def _bases(self) -> dict[str, list[str]]:

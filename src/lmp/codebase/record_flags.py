@@ -59,7 +59,7 @@ def _goes_through_fields(source: Source) -> bool:
 def flags(source: Source, found: set[str], library: Library) -> list[Flag]:
     """In the order of their lines."""
     marked = _marked(source, found, library) if found else iter(())
-    return sorted([*marked, *_of_libraries(source)], key=lambda each: each.place.line)
+    return sorted([*marked, *_of_libraries(source, library)], key=lambda each: each.place.line)
 
 
 def _marked(source: Source, found: set[str], library: Library) -> Iterator[Flag]:
@@ -104,20 +104,31 @@ def _dashed(field: str) -> str:
 
 
 def _flag(source: Source, node: ast.AnnAssign, names: tuple[str, ...], told: str) -> Flag:
-    default = source.written(node.value) if node.value is not None else None
+    value = node.value
+    if isinstance(value, ast.Call) and source.dotted(value.func) in ("dataclasses.field", "field"):
+        value = keyword_of(value, "default") or keyword_of(value, "default_factory")
+    default = source.written(value) if value is not None else None
     return Flag(names, Place(source.file, node.lineno), "dataclass", default, told)
 
 
-def _of_libraries(source: Source) -> Iterator[Flag]:
-    classes = {node.name: (node, scope) for node, scope in source.all(ast.ClassDef)}
+def _of_libraries(source: Source, library: Library) -> Iterator[Flag]:
     for call, _ in source.all(ast.Call):
         joint = LIBRARIES.get(source.dotted(call.func))
         if joint is None or not call.args:
             continue
         given = call.args[0]
         for each in given.elts if isinstance(given, ast.Tuple | ast.List) else [given]:
-            if isinstance(each, ast.Name) and each.id in classes:
-                yield from _fields(source, classes[each.id][0], joint)
+            for found, node in _classes(source, each, library):
+                yield from _fields(found, node, joint)
+
+
+def _classes(source: Source, name: ast.expr, library: Library) -> Iterator[tuple[Source, ast.ClassDef]]:
+    """The class of a name, in the file itself or in the one that it is imported from."""
+    last, dotted = source.dotted(name).rpartition(".")[2], source.dotted(name)
+    where = library.modules.of_import(dotted, source.file) if "." in dotted else None
+    found = library.source(where[0]) if where is not None and where[1] else source
+    if found is not None:
+        yield from ((found, node) for node, _ in found.all(ast.ClassDef) if node.name == last)
 
 
 def _fields(source: Source, node: ast.ClassDef, joint: str) -> Iterator[Flag]:

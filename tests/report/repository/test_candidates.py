@@ -65,3 +65,43 @@ def test_a_network_under_another_name_is_related_to_language_models(tmp_path: Pa
     # The class of torch stands only where the object is made, more than three lines above the call.
     assert [finding.message for finding in report.review.findings] == []
     assert "yes (signals: attention: 1 function, as `m.py:13` (`forward`); draws of a token: 1 function" in report.text
+
+
+FLAT = {
+    "tool/__init__.py": "from tool.model import Model, load\n",
+    "tool/model.py": """from tool.util import wrap
+
+
+class KVCache:
+    pass
+
+
+class Attention:
+    pass
+
+
+class Model:
+    pass
+
+
+def load():
+    return wrap(Model)
+
+
+if is_flash_attn_2_available():
+    from flash_attn import flash_attn_func
+""",
+    "tool/util.py": "def wrap(of):\n    return of()\n",
+}
+
+
+def test_a_flat_package(tmp_path: Path) -> None:
+    text = "\n".join(f"x{number} = {number}" for number in range(80)) + "\n"
+    more = {f"tool/part{number}.py": f"from tool.util import wrap\n{text}" for number in range(8)}
+    report = reported(written(tmp_path / "flat", {**FLAT, **more}))
+    assert [finding.message for finding in report.review.findings] == []
+    # Nine files import `util`, more than stand each for itself in a folder of several.
+    assert "none found" not in report.section("Architecture map (one diagram)").split("Framework")[0]
+    entries = report.section("Entrypoints (how to run)")
+    assert "- Library: the package hands out `Model`, `load` at `tool/__init__.py:1`" in entries
+    assert "**Optional libs**: `flash_attn` tried at 1 place, first `tool/model.py:21` (`flash_attn`)" in report.text

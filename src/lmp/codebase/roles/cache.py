@@ -23,7 +23,7 @@ ROLES = (
     ("evict", r"evict|prune|least_recent"),
     ("free", r"free|release|clear|reset|drop|remove|_rm$|seq_rm|seq_keep|dealloc|discard"),
     ("swap", r"swap|save|load|state_|offload|restore|serial|export|import"),
-    ("accounting", r"size|count|num_|used?_|usage|total|refs?(?:$|_)|available|capacity|bytes|len$"),
+    ("accounting", r"prepare_inputs|size|count|num_|used?_|usage|total|refs?(?:$|_)|available|capacity|bytes|len$"),
     ("allocate", r"alloc|init|reserve|find_slot|prepare|create|resize|new_"),
     ("paging", r"table|page|block|slot|match|prefix|split|req_to|index"),
     ("update", r"append|update|write|copy|cpy|insert|store|put|set_|add|push|shift|apply|extend|__call__|forward"),

@@ -50,7 +50,7 @@ def _drawn(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
     yield from ((call.line, call.name) for call in calls if call.name in draws)
     yield from ((call.line, call.name) for call in calls if call.name in TURNED or makes_step(call))
     for name, line, _ in function.arguments:
-        if name in PARAMETERS:
+        if name in PARAMETERS or name == "temp":
             yield line, name
 
 

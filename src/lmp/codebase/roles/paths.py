@@ -44,6 +44,8 @@ SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
 """Words of modules that only shape what they are given."""
+CACHED = frozenset(["cache", "kv", "past"])
+"""Words of what a loop hands on from step to step."""
 LOOPS = frozenset(["while_loop", "fori_loop", "scan", "cond", "switch", "map", "vmap", "jit", "checkpoint", "remat"])
 """What array libraries are given a function to run by."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
@@ -327,6 +329,7 @@ class Paths:
         begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
         started = self._below(each for each in self.reading.functions if each.key in begun)
         attends = self.ways(self.attention).far
+        cached = {each for each in self.reading.draws_in_loop if _hands_cache(each)}
         drawn, trained = (self.ways(ends - below or ends).far for ends in (self.sampling, self.training))
         for kind, other in (("sampling", drawn), ("training", trained)):
             if other:
@@ -338,7 +341,9 @@ class Paths:
                     if each not in below and self._is_plain(each) and not SETS_UP.match(each.name)
                 ]
                 length = {each: one[each] + other[each] for each in both}
-                order = sorted(both, key=lambda each: (each not in started, length[each], *_plainness(each)))
+                order = sorted(
+                    both, key=lambda each: (each not in started, each not in cached, length[each], *_plainness(each))
+                )
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
                 for first in order[:1]:
@@ -361,7 +366,7 @@ class Paths:
         # before what chooses a token once.
         whole = sorted(filter(self._is_plain, self.reading.draws_in_loop), key=_plainness)
         once = {each for each in found if each in self.reading.samples and not self._is_repeated(each)}
-        if whole and found.keys() & drawn.keys() <= once:
+        if whole and found and found.keys() & drawn.keys() <= once:
             found = {whole[0]: None, **{each: None for each in found if each not in once}}
         # What draws may run a decoder alone, without the forward of the model that training runs.
         alone = [each for each in attends.keys() & drawn.keys() if each not in below and self._is_plain(each)]
@@ -387,6 +392,7 @@ class Paths:
         ends = set(ends)
         reach = self.reading.reaching(ends) | reach
         far = self.ways(ends).far
+        cached = {each for each in self.reading.draws_in_loop if _hands_cache(each)}
         order: dict[Function, tuple[object, ...]] = {}
         for each in sorted(reach, key=lambda each: each.key):
             edges = self.reading.graph.edges[each]
@@ -396,7 +402,8 @@ class Paths:
             # A loop without a call in it, as over tokens that are ruled out, repeats nothing.
             repeats = each in ends and each.loops and any(call.loop for call in each.calls)
             if run and (within or repeats):
-                order[each] = far.get(each, math.inf), not each.endless, len(each.name), each.key
+                plain = len(each.name), each.key
+                order[each] = each not in cached, far.get(each, math.inf), not each.endless, *plain
         found = sorted(order, key=order.__getitem__)
         # A step with loops inside, which its own object repeats for ever, is not the loop.
         of = found[0].owner if found else None
@@ -543,6 +550,13 @@ def _far(ends: Set[Function], calls: dict[Function, list[tuple[float, Edge]]]) -
                 number += 1
                 heapq.heappush(waiting, (at + cost, number, caller))
     return far
+
+
+def _hands_cache(function: Function) -> bool:
+    """Whether its loop gives a call what is named as a cache."""
+    within = [call for call in function.calls if call.loop]
+    given = [str(chain[-1]) for call in within for chain in call.given]
+    return any(split(name) & CACHED for name in (*given, *(name for call in within for name, _ in call.keywords)))
 
 
 def _alike(function: Function, first: Function) -> bool:

@@ -109,7 +109,7 @@ def candidates(reading: Reading, rows: Sequence[Row], edges: Iterable[Edge]) -> 
     """Of every place what may cost a user time: a user meets what lies on a run, and what a setting brings about."""
     run = taking_part(rows, edges)
     set_by_user = [row for row in rows if row.section == "configuration"]
-    settings = list(_of_settings(set_by_user))
+    settings = list(_of_settings(row for row in set_by_user if _is_read(reading, row)))
     found = list(_of_code(reading, run, {each.cause for each in settings}, _names_of(set_by_user)))
     for each in (*settings, *_of_imports(reading), *_of_packages(reading, run), *_of_builds(reading)):
         found.append(Candidate([each], {f"kind {each.kind}": 1.0, "no function": 1.0}))
@@ -491,6 +491,12 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
 
 LIMIT = re.compile(r"(?:^|_)(?:max|tokens)(?:_|$)")
 NUMBER = re.compile(r"[1-9][\d_.]*(?: ?[*+] ?\d+)*")
+
+
+def _is_read(reading: Reading, setting: Row) -> bool:
+    """Whether a file reads the arguments of its functions by that name: one that it does not changes nothing."""
+    name, graph = setting.symbol.rpartition(".")[2], reading.facts.graphs.get(setting.place.file)
+    return setting.role != "argument" or graph is None or any(name in each.reads for each in graph.functions)
 
 
 def _of_settings(settings: Iterable[Row]) -> Iterator[Pitfall]:

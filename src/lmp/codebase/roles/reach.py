@@ -10,7 +10,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CALLED, CallGraph, Dispatch, Edge
-from lmp.codebase.graph.records import SUPER, Applied, Call, Chain, Class, Function
+from lmp.codebase.graph.records import ITEM, SUPER, Applied, Call, Chain, Class, Function
 from lmp.codebase.graph.values import ClassValue, External
 from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.roles import operators
@@ -473,7 +473,9 @@ def _is_qkv(function: Function) -> bool:
 
 
 def _gives(chain: Chain) -> bool:
-    """Whether it is what a call returns that is not made on logits: ``logits.float()`` gives none."""
+    """Whether it is what a call returns, alone or among others, that is not made on logits: ``logits.float()``."""
+    if isinstance(chain[-1], str) and chain[-1].startswith(ITEM[0]) and len(chain) > 1:
+        chain = chain[:-1]
     called = chain[-1]
     named = [*chain[:-2], *(part for given in called.first for part in given)] if isinstance(called, Applied) else []
     return isinstance(called, Applied) and not any(isinstance(each, str) and "logits" in split(each) for each in named)

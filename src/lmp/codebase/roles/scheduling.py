@@ -131,6 +131,13 @@ def _named(reading: Reading, file: str, chains: Iterable[Chain]) -> set[Class]:
     return {each.of for each in values if isinstance(each, ClassValue)}
 
 
+def _pads_several(call: Call) -> bool:
+    """Whether sequences are padded to one length: each of them, or all by the call's name. One is padded for a window,
+    or shifted."""
+    words = split(call.name)
+    return bool(words & PADS) and (call.loop > 0 or bool(words - PADS - {call.name.lower()}))
+
+
 def _static(reading: Reading) -> Iterator[Row]:
     """What fixes the order of work where no requests wait: loops that decode or train, and what calls them."""
     trains = reading.reaching(reading.trains)
@@ -167,7 +174,7 @@ def _static(reading: Reading) -> Iterator[Row]:
             # Of padded inputs, the length may be that of a bucket.
             pads = split(function.name) & (PADS | {"bucket"}) and split("_".join(function.params)) & LENGTHS
             served = any(edge.caller in near for edge in reading.graph.callers.get(function, ()))
-            if (pads and served) or (function in above and any(split(call.name) & PADS for call in function.calls)):
+            if (pads and served) or (function in above and any(map(_pads_several, function.calls))):
                 yield _row("batch", function, "pads what it is given to one batch")
             elif function.owner is not None and re.search("accumulation|batch_size", function.name):
                 yield _row("batch", function, "says how large a batch is")

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.states import carried_states
 from lmp.report.document.parts import Code, Inline, Line
 from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.pieces import joined, plural, pointer, sentence
@@ -27,11 +28,11 @@ LIBRARIES = (
     "tiktoken",
     "sentencepiece",
 )
-ATTENTION, SAMPLING = "attention classes or functions", "token sampling"
+ATTENTION, SAMPLING, STATES = "attention classes or functions", "token sampling", "KV caches"
 _NAMES = (
     (ATTENTION, r"Attention|[Aa]ttn|^attention"),
     ("causal language models", r"ForCausalLM$|LM(?:Head)?Model$|LanguageModel|^(GPT|Llama|Qwen\d*)(Model)?$"),
-    ("KV caches", r"KV_?Cache|KVPool|kv_?cache"),
+    (STATES, r"KV_?Cache|KVPool|kv_?cache"),
     ("mixtures of experts", r"Mo[eE](?![a-z])|^moe|[Ee]xperts?(?![a-z])"),
     ("prefill or decode steps", r"prefill|decode_step|forward_decode|generate_(?:step|token|text)|next_token|decoding"),
     (SAMPLING, r"sample_token|(?<![a-z])top_[kp](?![a-z])|^Sampler$|make_sampler|SamplingParams|sample_logits"),
@@ -85,8 +86,11 @@ class Llm:
 
     def _does(self, what: str) -> list[Inline] | None:
         """What functions compute, whatever they are named."""
-        does = {ATTENTION: ("attention", self.reading.attends), SAMPLING: ("draws of a token", self.reading.samples)}
-        title, functions = does.get(what, ("", {}))
+        title, functions = {
+            ATTENTION: ("attention", self.reading.attends.keys()),
+            SAMPLING: ("draws of a token", self.reading.samples.keys()),
+            STATES: ("states that are handed on from step to step", carried_states(self.reading).keys()),
+        }.get(what, ("", set()))
         if not functions:
             return None
         first = min(functions, key=lambda each: each.key)

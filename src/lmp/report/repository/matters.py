@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
+from lmp.codebase.roles.sampling import PARAMETERS
 from lmp.codebase.rows import BY_NAME
 from lmp.report.document.parts import Bold, Inline, Line, Link
 from lmp.report.repository.appendix import PARTS
@@ -67,6 +68,7 @@ SAMPLING = (
 ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "kernel"))
 
 
+ARGUMENTS = PARAMETERS | {"temp"}
 MOST_GROUPS, MOST_OF_ONE, MOST_LINES = 3, 5, 3
 
 
@@ -97,11 +99,21 @@ def lines(study: Study, matter: Matter) -> list[Line]:
         bullets.append(
             sentence(Bold(matter.title), ": ", *plural(left, "more place"), " in ", Link(PARTS, anchor(PARTS)), ".")
         )
+    if not bullets and "parameters" in matter.roles:
+        bullets += _arguments(study, matter)
     controls = _controls(study, matter)
     if controls:
         bullets.append(sentence(Bold(matter.title), ", controlled by: ", joined(controls)))
     searched = f"none found (searched: {study.searched(matter.section)})"
     return bullets or [sentence(Bold(matter.title), ": ", searched)]
+
+
+def _arguments(study: Study, matter: Matter) -> list[Line]:
+    """Parameters that are arguments of what draws."""
+    rows = [row for row in study.ranked(matter.section) if not is_candidate(row)]
+    found = [(Place(row.place.file, line), name) for row in rows for line, name in row.lines if name in ARGUMENTS]
+    places = joined([study.pointer(at, name) for at, name in dict.fromkeys(found)][:SHOWN])
+    return [sentence(Bold(matter.title), ", arguments of what draws: ", places)] if found else []
 
 
 def _places(study: Study, rows: Sequence[Row]) -> list[Inline]:

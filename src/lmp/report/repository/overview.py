@@ -231,8 +231,13 @@ def architecture(study: Study) -> Section:
 
 def drawn_parts(study: Study) -> tuple[list[Unit], dict[tuple[int, int], int]]:
     """The parts of a code base, and between which of them most files import: the edges that find room."""
-    parts = units([file for file in study.base.code if file.lines], MOST_NODES, least=0.1)
-    ranked = sorted(_edges(study, parts).items(), key=lambda item: (-item[1], item[0]))
+    files = [file for file in study.base.code if file.lines]
+    parts = units(files, MOST_NODES, least=0.1)
+    # Files that import one another alone are parts of their own.
+    if not (edges := _edges(study, parts)):
+        parts = units(files, MOST_NODES, least=0.1, alone=MOST_NODES)
+        edges = _edges(study, parts)
+    ranked = sorted(edges.items(), key=lambda item: (-item[1], item[0]))
     return parts, dict(ranked[:MOST_EDGES])
 
 

@@ -31,6 +31,8 @@ _COMPILES = re.compile(
 )
 """What stands in every file that has one of these."""
 _BY_NAME = re.compile(r"import_module|__import__")
+_AVAILABLE = re.compile(r"\bis_(?:\w+_)?available\b")
+"""What libraries call a test for a package that may be missing."""
 _LOGGING = frozenset(
     [
         "debug",
@@ -140,6 +142,8 @@ class _Scan:
                 self.imported.update((alias.asname or alias.name, f"{module}.{alias.name}") for alias in node.names)
             case ast.If():
                 self.check(node, where)
+                if _AVAILABLE.search(ast.unparse(node.test)):
+                    self.packages(node.body, where, "")
                 self.block(node.body, where)
                 self.block(node.orelse, where)
             case ast.For() | ast.AsyncFor() | ast.While():
@@ -320,8 +324,11 @@ class _Scan:
     def optional(self, node: ast.Try, handler: ast.ExceptHandler, where: _Where) -> None:
         if any(isinstance(each, ast.Raise) for each in handler.body) and len(handler.body) == 1:
             return
-        instead = "; ".join(ast.unparse(each) for each in handler.body)
-        for each in node.body:
+        self.packages(node.body, where, "; ".join(ast.unparse(each) for each in handler.body))
+
+    def packages(self, body: list[ast.stmt], where: _Where, instead: str) -> None:
+        """Notes what is imported only where it is there."""
+        for each in body:
             if isinstance(each, ast.Import):
                 for alias in each.names:
                     self.note("optional", each, where, alias.name, instead)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from lmp.codebase.facts import Place
 from lmp.codebase.file_kinds import role
+from lmp.codebase.graph.values import ClassValue, FunctionValue
+from lmp.codebase.roles.entry import first_files
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
@@ -98,10 +100,34 @@ def _entries(study: Study) -> Section:
         if not found:
             items.append(_no_entry(study, title, searched))
         items += [_entry(study, title, row) for row in found[:MOST]]
+        items += _handed_out(study) if title == "Library" else []
         if len(found) > MOST:
             more = plural(len(found) - MOST, "more place", "more places")
             items.append(sentence(f"{title}: ", *more, ", in ", _folders(found[MOST:])))
     return Section("Entrypoints (how to run)", [Bullets(items)])
+
+
+MOST_NAMES = 16
+
+
+def _handed_out(study: Study) -> list[Line]:
+    """What the outermost package that does so takes from its own modules, for users to import."""
+    reading = study.reading
+    for file in first_files(reading):
+        names = reading.facts.graphs[file].imported_at
+        own = [
+            name
+            for name in names
+            for value in reading.graph.evaluator.top(file, name, 0)[:1]
+            if isinstance(value, ClassValue | FunctionValue) and reading.is_own(value.of.file)
+        ]
+        if len(own) > 1:
+            more = [f" and {len(own) - MOST_NAMES} more"] if len(own) > MOST_NAMES else []
+            shown = joined([code(name, 50) for name in own[:MOST_NAMES]])
+            return [
+                sentence("Library: the package hands out ", shown, *more, " at ", pointer(Place(file, names[own[0]])))
+            ]
+    return []
 
 
 def _no_entry(study: Study, title: str, searched: str) -> Line:
