@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from lmp.codebase.graph.records import Call, Chain, Class, Function
 from lmp.codebase.roles import operators
+from lmp.codebase.roles.paths import CACHED
 from lmp.codebase.roles.reach import PRODUCTS, Reading, Row
 from lmp.codebase.roles.sampling import PARAMETERS, makes_step
 from lmp.codebase.roles.words import split
 
 MOST = 6
 """Lines that are named of one function: the first ones."""
-CACHES = frozenset(["cache", "kv", "past", "caches"])
-"""Words of what holds keys and values between steps."""
 GROWS = frozenset(["append", "extend", *operators.JOINS])
 """Calls by which what is kept grows."""
 TURNED = operators.SEEDS | {"Generator", "PRNGKey", "seed"}
@@ -75,17 +74,17 @@ def _kept(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
         for name in map(_cache_of, grows or ()):
             if name:
                 yield call.line, name
-        if split(call.name) & CACHES and not any(edge.call is call for edge in reading.graph.edges[function]):
+        if split(call.name) & CACHED and not any(edge.call is call for edge in reading.graph.edges[function]):
             yield call.line, call.name
     for made in function.made:
-        if split(made.target) & CACHES:
+        if split(made.target) & CACHED:
             yield made.line, made.target
     of = function.owner
     for name, line in of.lines.items() if isinstance(of, Class) else ():
-        if function.line < line <= function.end and split(name) & CACHES:
+        if function.line < line <= function.end and split(name) & CACHED:
             yield line, name
 
 
 def _cache_of(chain: Chain) -> str:
     """The name of a cache in a chain, the last one."""
-    return next((part for part in reversed(chain) if isinstance(part, str) and split(part) & CACHES), "")
+    return next((part for part in reversed(chain) if isinstance(part, str) and split(part) & CACHED), "")

@@ -45,7 +45,7 @@ SHAPES = frozenset(
 )
 """Words of modules that only shape what they are given."""
 CACHED = frozenset(["cache", "kv", "past"])
-"""Words of what a loop hands on from step to step."""
+"""Words of what holds keys and values from step to step."""
 LOOPS = frozenset(["while_loop", "fori_loop", "scan", "cond", "switch", "map", "vmap", "jit", "checkpoint", "remat"])
 """What array libraries are given a function to run by."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
@@ -329,7 +329,6 @@ class Paths:
         begun = {(each.place.file, each.place.line) for each in self.reading.facts.entries if each.kind != "library"}
         started = self._below(each for each in self.reading.functions if each.key in begun)
         attends = self.ways(self.attention).far
-        cached = {each for each in self.reading.draws_in_loop if _hands_cache(each)}
         drawn, trained = (self.ways(ends - below or ends).far for ends in (self.sampling, self.training))
         for kind, other in (("sampling", drawn), ("training", trained)):
             if other:
@@ -342,7 +341,8 @@ class Paths:
                 ]
                 length = {each: one[each] + other[each] for each in both}
                 order = sorted(
-                    both, key=lambda each: (each not in started, each not in cached, length[each], *_plainness(each))
+                    both,
+                    key=lambda each: (each not in started, each not in self.cached, length[each], *_plainness(each)),
                 )
                 # What only leads to another of them lies on the way to it.
                 inner = [each for each in order if not self._calls(each) & set(both)]
@@ -382,6 +382,11 @@ class Paths:
         handed = (each for each in self.reading.functions if any(map(_hands_over, self.reading.graph.edges[each])))
         return list(dict.fromkeys((*found, *(each for each in handed if each not in self.model.far))))
 
+    @cached_property
+    def cached(self) -> set[Function]:
+        """Functions whose own loop draws, and gives a call what is named as a cache."""
+        return {each for each in self.reading.draws_in_loop if _hands_cache(each)}
+
     def _is_repeated(self, function: Function) -> bool:
         """Whether what draws does so in a loop, its own or that of what calls it."""
         calls = (edge.call for edge in self.reading.graph.callers.get(function, ()))
@@ -392,7 +397,6 @@ class Paths:
         ends = set(ends)
         reach = self.reading.reaching(ends) | reach
         far = self.ways(ends).far
-        cached = {each for each in self.reading.draws_in_loop if _hands_cache(each)}
         order: dict[Function, tuple[object, ...]] = {}
         for each in sorted(reach, key=lambda each: each.key):
             edges = self.reading.graph.edges[each]
@@ -403,7 +407,7 @@ class Paths:
             repeats = each in ends and each.loops and any(call.loop for call in each.calls)
             if run and (within or repeats):
                 plain = len(each.name), each.key
-                order[each] = each not in cached, far.get(each, math.inf), not each.endless, *plain
+                order[each] = each not in self.cached, far.get(each, math.inf), not each.endless, *plain
         found = sorted(order, key=order.__getitem__)
         # A step with loops inside, which its own object repeats for ever, is not the loop.
         of = found[0].owner if found else None

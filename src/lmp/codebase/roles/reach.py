@@ -46,6 +46,7 @@ QKV = re.compile(r"x?([qkv])s?(?:_states|_[A-Z]+)?$|(quer|key|value)(?:y|s|ies)?
 QKV_OF = re.compile(r"x?([qkv])s?(?:_\w+)?$|(quer|key|value)(?:y|s|ies)?(?:_\w+)?$")
 """What queries, keys and values are called, and what is made of them."""
 PRODUCTS = "products around a softmax"
+"""Why a function attends that writes attention out."""
 KEEPS_OPERANDS = "keeps queries, keys and values for its gradient"
 """Why an operator that torch differentiates attends, where its own code does the rest."""
 MOST_KNOWN = 8
