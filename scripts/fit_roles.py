@@ -135,10 +135,9 @@ def main(given: list[str]) -> None:
             for at, name in enumerate(names):
                 found = fit.found(every[name][section], fitted[at % GROUPS])
                 met, core, right, shown, _, _ = score(section, truths[name], [one for _, one in found])
-                for (chance, _), named in zip(
-                    found, labels(section, truths[name], [(one, {}) for _, one in found]), strict=True
-                ):
-                    held[next(least for least in LIKELY if chance >= least)].append(bool(named))
+                named = labels(section, truths[name], [(one, {}) for _, one in found])
+                for (chance, _), is_right in zip(found, named, strict=True):
+                    held[next(least for least in LIKELY if chance >= least)].append(bool(is_right))
                 print(f"{section:10} {name:24} {met:3}/{core:<3} {right:3}/{shown:<3}", flush=True)
                 shares += [(met / core, right / shown if shown else 0.0)] if core else []
             recall, precision = np.mean(shares, axis=0)

@@ -240,7 +240,8 @@ def _finding(rule: str, place: str, message: str) -> GateFinding:
 def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]:
     """The rows of the sections that are the reader's, in the reader's order, and the rules' rows of the others."""
     known = {(row.section, row.key): row for row in ruled}
-    found = [row for row in ruled if row.section not in named.sections]
+    kept = [row for row in ruled if row.section not in named.sections]
+    found: list[Row] = []
     things = likely(reading).weighing.things
     for number, part in enumerate(named.parts):
         key = _nearest(things, part)
@@ -259,7 +260,7 @@ def rows_with(named: Parts, reading: Reading, ruled: Sequence[Row]) -> list[Row]
                 chance=None,
             )
         )
-    return with_lines(reading, found)
+    return [*kept, *with_lines(reading, found)]
 
 
 def placed(named: Parts, reading: Reading) -> Parts:

@@ -124,7 +124,8 @@ def _of_libraries(source: Source, library: Library) -> Iterator[Flag]:
 
 def _classes(source: Source, name: ast.expr, library: Library) -> Iterator[tuple[Source, ast.ClassDef]]:
     """The class of a name, in the file itself or in the one that it is imported from."""
-    last, dotted = source.dotted(name).rpartition(".")[2], source.dotted(name)
+    dotted = source.dotted(name)
+    last = dotted.rpartition(".")[2]
     where = library.modules.of_import(dotted, source.file) if "." in dotted else None
     found = library.source(where[0]) if where is not None and where[1] else source
     if found is not None:

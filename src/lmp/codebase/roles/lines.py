@@ -16,6 +16,8 @@ MOST = 6
 """Lines that are named of one function: the first ones."""
 GROWS = frozenset(["append", "extend", *operators.JOINS])
 """Calls by which what is kept grows."""
+ARGUMENTS = PARAMETERS | {"temp"}
+"""What arguments of a draw are called."""
 TURNED = operators.SEEDS | {"Generator", "PRNGKey", "seed"}
 """Calls that make or set the state of random numbers."""
 
@@ -49,7 +51,7 @@ def _drawn(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
     yield from ((call.line, call.name) for call in calls if call.name in draws)
     yield from ((call.line, call.name) for call in calls if call.name in TURNED or makes_step(call))
     for name, line, _ in function.arguments:
-        if name in PARAMETERS or name == "temp":
+        if name in ARGUMENTS:
             yield line, name
 
 
@@ -58,8 +60,9 @@ def _attended(reading: Reading, function: Function) -> Iterator[tuple[int, str]]
     around = reading.attends.get(function) == PRODUCTS
     products = operators.MATMULS | operators.SOFTMAX if around else frozenset()
     for call in _calls(function):
-        outside = call.name in products or not reading.is_inside(function, call)
-        if outside and (call.name in products or operators.ATTENTION.search(reading.dotted(function, call))):
+        if call.name in products or (
+            not reading.is_inside(function, call) and operators.ATTENTION.search(reading.dotted(function, call))
+        ):
             yield call.line, call.name
 
 

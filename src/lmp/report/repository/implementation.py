@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from lmp.codebase.facts import Kernel, Place
 from lmp.codebase.graph.records import Class, Function, Made
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
 from lmp.codebase.roles.spine import leaves
-from lmp.codebase.rows import PLAYED
 from lmp.report.document.markdown import to_markdown
 from lmp.report.document.parts import (
     Block,
@@ -569,14 +567,14 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     compiled = next(iter(study.base.notes("compiled")), None)
     if compiled is not None:
         found.append(f"  compilation, as {compiled[1].text[:60]} {at(Place(compiled[0], compiled[1].line))}")
-    sure = {section: [row for row in study.ranked(section) if not is_candidate(row)] for section in PLAYED}
-    calls = ((row.place.file, line, name) for row in sure["attention"] for line, name in row.lines)
+    calls = ((row.place.file, line, name) for row in study.sure("attention") for line, name in row.lines)
     fast = next(
         ((name, Place(file, line)) for file, line, name in calls if operators.ATTENTION.search(f".{name}")), None
     )
     if fast is not None:
         found.append(f"  attention of another package, as {fast[0]} {at(fast[1])}")
-    kept = next((row for row in sure["kv_cache"] if row.role in ("paging", "layout", "update", "allocate")), None)
+    roles = ("paging", "layout", "update", "allocate")
+    kept = next((row for row in study.sure("kv_cache") if row.role in roles), None)
     if kept is not None:
         found.append(f"  a KV cache, as {kept.symbol} {at(kept.place)}")
     searched = "kernels, autotuners, compilation, calls of attention in other packages, KV caches"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
 from lmp.codebase.roles.likely import is_candidate
+from lmp.codebase.roles.lines import ARGUMENTS
 from lmp.codebase.roles.reach import Row
-from lmp.codebase.roles.sampling import PARAMETERS
 from lmp.codebase.rows import BY_NAME
 from lmp.report.document.parts import Bold, Inline, Line, Link
 from lmp.report.repository.appendix import PARTS
@@ -68,7 +68,6 @@ SAMPLING = (
 ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "kernel"))
 
 
-ARGUMENTS = PARAMETERS | {"temp"}
 MOST_GROUPS, MOST_OF_ONE, MOST_LINES = 3, 5, 3
 
 
@@ -110,8 +109,8 @@ def lines(study: Study, matter: Matter) -> list[Line]:
 
 def _arguments(study: Study, matter: Matter) -> list[Line]:
     """Parameters that are arguments of what draws."""
-    rows = [row for row in study.ranked(matter.section) if not is_candidate(row)]
-    found = [(Place(row.place.file, line), name) for row in rows for line, name in row.lines if name in ARGUMENTS]
+    lines = ((row.place.file, line, name) for row in study.sure(matter.section) for line, name in row.lines)
+    found = [(Place(file, line), name) for file, line, name in lines if name in ARGUMENTS]
     places = joined([study.pointer(at, name) for at, name in dict.fromkeys(found)][:SHOWN])
     return [sentence(Bold(matter.title), ", arguments of what draws: ", places)] if found else []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from lmp.codebase.file_kinds import role
@@ -142,8 +142,9 @@ class _Scan:
                 self.imported.update((alias.asname or alias.name, f"{module}.{alias.name}") for alias in node.names)
             case ast.If():
                 self.check(node, where)
-                if _AVAILABLE.search(ast.unparse(node.test)):
-                    self.packages(node.body, where, "")
+                imports = [each for each in node.body if isinstance(each, (ast.Import, ast.ImportFrom))]
+                if imports and _AVAILABLE.search(ast.unparse(node.test)):
+                    self.packages(imports, where, "")
                 self.block(node.body, where)
                 self.block(node.orelse, where)
             case ast.For() | ast.AsyncFor() | ast.While():
@@ -326,7 +327,7 @@ class _Scan:
             return
         self.packages(node.body, where, "; ".join(ast.unparse(each) for each in handler.body))
 
-    def packages(self, body: list[ast.stmt], where: _Where, instead: str) -> None:
+    def packages(self, body: Iterable[ast.stmt], where: _Where, instead: str) -> None:
         """Notes what is imported only where it is there."""
         for each in body:
             if isinstance(each, ast.Import):

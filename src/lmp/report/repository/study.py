@@ -137,6 +137,10 @@ class Study:
     def ranked(self, section: str) -> list[Row]:
         return self._sections.get(section, [])
 
+    def sure(self, section: str) -> list[Row]:
+        """Rows of a section that are told as parts, and not as candidates."""
+        return [row for row in self.ranked(section) if not is_candidate(row)]
+
     @cached_property
     def ways(self) -> list[Row]:
         """Ways to run it: own ones first, commands before routes, what the README names most often, then by the
@@ -482,7 +486,7 @@ class Study:
     def pointer(self, place: Place, symbol: str) -> list[Inline]:
         """A place with the symbol where that stands there, and else with what it is a line of."""
         made = pointer(place, self.as_written(place, symbol))
-        lines = tuple(self.base.lines(place.file))
+        lines = self.base.lines(place.file)
         if made.symbol is None or stands_near(made.symbol, lines, place.line, place.line):
             return [made]
         return [pointer(place), " of ", code(symbol, 60)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -151,7 +151,7 @@ def lines_of(file: Path) -> tuple[str, ...] | None:
     return tuple(text.removesuffix("\n").split("\n"))
 
 
-def stands_near(symbol: str, lines: tuple[str, ...], first: int, last: int) -> bool:
+def stands_near(symbol: str, lines: Sequence[str], first: int, last: int) -> bool:
     """Whether the symbol's last part stands from three lines before ``first`` to three after ``last``."""
     near = "\n".join(lines[max(0, first - 1 - NEAR) : last + NEAR])
     return next(_places_of(symbol, near), None) is not None
