@@ -624,3 +624,38 @@ def test_of_several_what_says_nothing_is_not_called(tmp_path: Path) -> None:
 def test_making_an_object_runs_what_sets_it_up(tmp_path: Path, name: str) -> None:
     text = f"class Made:\n    def {name}(self):\n        return 1\n\ndef make():\n    return Made()\n"
     assert edges(tmp_path, m=text) == {("make", f"Made.{name}")}
+
+
+@pytest.mark.parametrize(
+    ("written", "called"),
+    [
+        ('import_module("net.tools.first")', {"first_run"}),
+        ('import_module(f".{name}", "net.tools")', {"first_run", "second_run"}),
+        ('import_module(".tools." + name, package=__package__)', {"first_run", "second_run"}),
+        ('import_module(f"net.tools.sec{name}")', {"second_run"}),
+        # Nothing of the name is known, or it is of another package.
+        ("import_module(name)", set()),
+        ('import_module(f"elsewhere.{name}")', set()),
+        ('import_module(f"..{name}", "net.tools")', set()),
+    ],
+)
+def test_a_module_that_is_imported_by_its_name(tmp_path: Path, written: str, called: set[str]) -> None:
+    text = f"from importlib import import_module\n\ndef main(name):\n    part = {written}\n"
+    text += "    part.run(1)\n"
+    parts = {
+        f"net__tools__{name}": f"def run(x):\n    {name}_run(x)\n\ndef {name}_run(x):\n    return x\n"
+        for name in ("first", "second")
+    }
+    parts["net__other__third"] = "def run(x):\n    third_run(x)\n\ndef third_run(x):\n    return x\n"
+    found = edges(tmp_path, net__main=text, **parts)
+    runs = {callee for caller, callee in found if caller == "main"}
+    assert runs == ({"run"} if called else set())
+    graph = CallGraph(read_repository(tmp_path, Selection(), lambda at, of, file: None).graphs)
+    files = {edge.callee.file for each in graph.edges.values() for edge in each if edge.caller.name == "main"}
+    assert files == {f"net/tools/{name.removesuffix('_run')}.py" for name in called}
+
+
+def test_functions_of_a_module_that_begin_alike(tmp_path: Path) -> None:
+    text = "from net import part\n\ndef main(kind):\n    getattr(part, f'run_{kind}')(1)\n"
+    part = "def run_a(x):\n    return x\n\ndef run_b(x):\n    return x\n\ndef other(x):\n    return x\n"
+    assert edges(tmp_path, net__main=text, net__part=part) == {("main", "run_a"), ("main", "run_b")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
@@ -45,6 +46,22 @@ class Modules:
             beside = tuple(importing.split("/")[:-1])
             found = [file for file in found if self._parts[file][:-1] in ((), beside, ("src",), ("python",))]
         return min(found, key=lambda file: (-_shared(file, importing), len(file), file), default=None)
+
+    def named(self, pattern: str, importing: str) -> list[str]:
+        """The files of the modules of a name in which each ``*`` stands for what one or more letters may be."""
+        if "*" not in pattern:
+            found = self.file(pattern, importing)
+            return [found] if found is not None else []
+        wanted = [re.compile(re.escape(part).replace(r"\*", "[^.]+")) for part in pattern.split(".")]
+        fits = [
+            file
+            for file, parts in self._parts.items()
+            if file != importing
+            and len(parts) >= len(wanted)
+            and all(one.fullmatch(part) for one, part in zip(reversed(wanted), reversed(parts), strict=False))
+        ]
+        nearest = max((_shared(file, importing) for file in fits), default=0)
+        return [file for file in fits if _shared(file, importing) == nearest]
 
     def of_import(self, dotted: str, importing: str) -> tuple[str, str] | None:
         """The file, and what of it is meant (empty: the module itself), for ``package.module.name``."""

@@ -412,3 +412,12 @@ def test_what_makes_a_code_base_one_of_language_models(tmp_path: Path) -> None:
     head = reported(written(tmp_path, {"lib/__init__.py": "", "lib/model.py": text})).text
     assert "**LLM-related:** yes (signals: causal language models: 1 definition" in head
     assert "token sampling: " not in head.partition("\n\n")[0]
+
+
+def test_a_command_on_a_path_of_one_machine_is_not_given(tmp_path: Path) -> None:
+    readme = "# net\n\n```bash\npip install /opt/net-1.0.whl\npip install ./wheels/**x.whl\npip install net\n```\n"
+    files = {"README.md": readme, "net/a.py": "def f(): ...\n", "wheels/net-x.whl": ""}
+    install = reported(written(tmp_path / "net", files)).section("Install / build")
+    assert "`pip install net`" in install
+    assert "/opt" not in install
+    assert "`pip install ./wheels/**x.whl`" in install

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from lmp.codebase.graph import hazards, slips
 from lmp.codebase.graph.records import (
     CLASS,
+    IMPORTED,
     ENTERED,
     ITEM,
     MANY,
@@ -644,6 +645,9 @@ class _Reader:
         if last == "partial" and first:
             yield from first
             return
+        if last == "import_module" and node.args:
+            yield from self._by_import(node)
+            return
         if last == "__get__" and isinstance(func, ast.Attribute):
             # A function that is bound to an object is called as what it is.
             yield from self._chains(func.value)
@@ -652,6 +656,18 @@ class _Reader:
         if last == "SimpleNamespace":
             named = tuple((each.arg, self.chains(each.value)) for each in node.keywords if each.arg)
         yield from ((*chain, Applied(first, named)) for chain in self._chains(func))
+
+    def _by_import(self, node: ast.Call) -> Iterator[Chain]:
+        """``import_module("a.b")``, ``import_module(f".{name}", "a")``: at least one name of the module must be known."""
+        name = re.sub(r"\*+", "*", _pattern(node.args[0]))
+        if name.startswith("."):
+            around = node.args[1] if len(node.args) > 1 else next((each.value for each in node.keywords), None)
+            package = around.value if isinstance(around, ast.Constant) and isinstance(around.value, str) else ""
+            if isinstance(around, ast.Name) and around.id in ("__package__", "__name__"):
+                package = absolute("", 1, self.source.file)
+            name = f"{package}{name}" if package and not name.startswith("..") else ""
+        if name.strip(".*"):
+            yield (IMPORTED + name,)
 
     def annotation(self, node: ast.expr | None) -> Chains:
         """The classes that an annotation names, those in its brackets and its quotes too."""
@@ -717,6 +733,18 @@ def _beginning(node: ast.expr) -> str:
     if isinstance(first, ast.JoinedStr) and first.values:
         first = first.values[0]
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+
+
+def _pattern(node: ast.expr) -> str:
+    """A text with a ``*`` for each part that is put in at run time."""
+    match node:
+        case ast.Constant():
+            return node.value if isinstance(node.value, str) else "*"
+        case ast.JoinedStr():
+            return "".join(_pattern(each) for each in node.values)
+        case ast.BinOp(op=ast.Add()):
+            return _pattern(node.left) + _pattern(node.right)
+    return "*"
 
 
 def _ending(node: ast.expr) -> str:

@@ -17,6 +17,8 @@ MANY = "@"
 SUPER = "super()"
 ENTERED = "[with]"
 """What a ``with`` gives of what stands before it."""
+IMPORTED = "import "
+"""Before the name of a module that a call imports; a ``*`` stands in it for what is only known at run time."""
 CLASS = "class of"
 """The class of the object that stands before it: ``type[X]``."""
 

@@ -10,6 +10,7 @@ from itertools import islice
 from lmp.codebase.graph.records import (
     CLASS,
     ENTERED,
+    IMPORTED,
     ITEM,
     MANY,
     SUPER,
@@ -485,7 +486,7 @@ class Evaluator:
 
     def attribute(self, value: Value, name: str, depth: int) -> Values:
         if isinstance(value, ModuleValue):
-            return self.top(value.file, name, depth + 1)
+            return self._of_module(value, name, depth)
         if isinstance(value, External):
             return (External(f"{value.dotted}.{name}"),)
         if isinstance(value, ClassValue | Instance):
@@ -500,6 +501,14 @@ class Evaluator:
         if isinstance(value, FunctionValue) and name in REMOTE:
             return (value,)
         return ()
+
+    def _of_module(self, value: ModuleValue, name: str, depth: int) -> Values:
+        if not name.endswith("*"):
+            return self.top(value.file, name, depth + 1)
+        graph = self.graphs[value.file]
+        begun = name[:-1]
+        functions = [FunctionValue(each) for one, each in graph.top.items() if one.startswith(begun)]
+        return (*functions, *(ClassValue(each) for one, each in graph.classes.items() if one.startswith(begun)))[:MOST]
 
     def _member(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
         of = value.of
@@ -613,6 +622,8 @@ class Evaluator:
     def _name(self, context: Function | None, file: str, name: object, depth: int) -> Values:
         if not isinstance(name, str):
             return ()
+        if name.startswith(IMPORTED):
+            return tuple(map(ModuleValue, self.modules.named(name.removeprefix(IMPORTED), file)[:MOST]))
         owner = holder(context)
         if name == SUPER and owner is not None:
             return tuple(Instance(each, True) for each in self.bases(owner))

@@ -80,11 +80,17 @@ _FOLDER = re.compile(
 
 
 def _is_there(study: Study, command: str) -> bool:
-    """Whether every folder and file that a command names is there; addresses and images of others are not looked at."""
+    """Whether every folder and file that a command names is there; addresses and images of others are not looked at.
+
+    A path from the root of a disk is one of a machine that nobody here can see.
+    """
     if re.match(r"(?:sudo )?(?:docker (?:run|pull)|git clone)|.*https?:", command):
         return True
-    named = [found["path"] for found in _FOLDER.finditer(command)]
-    return all(any(study.base.root.glob(path.removeprefix("./").rstrip("/"))) for path in named if ".." not in path)
+    named = [found["path"].removeprefix("./").rstrip("/") for found in _FOLDER.finditer(command)]
+    if any(path.startswith("/") for path in named):
+        return False
+    # More than one star is one star: glob refuses two of them inside of a name.
+    return all(any(study.base.root.glob(re.sub(r"\*+", "*", path))) for path in named if ".." not in path)
 
 
 def _entries(study: Study) -> Section:
