@@ -128,6 +128,12 @@ INDIRECT = frozenset(["getattr", "registry"])
 """Ways by which what a call gives reaches the function through another one."""
 
 
+OBJECT = re.compile(
+    r"\.(?!\w*(?:Parallel|Wrap|Compil|Script|Optim|Module|Sequential|Engine|Proxy|Any))[A-Z]\w*[a-z]\w*\(\)$"
+)
+"""An object of another package's class that wraps no object of this one."""
+
+
 def takes(function: Function, call: Call) -> bool:
     """Whether a function can be what a call means: a plain one of Python has a parameter for each of its arguments.
 
@@ -264,10 +270,13 @@ class CallGraph:
                 yield Edge(function, target, call.line, how, len(targets), call)
 
     def _is_external(self, function: Function, call: Call, values: Iterable[Value]) -> bool:
-        """Whether a call is of a name that another package gives. What is kept in a variable may be wrapped."""
+        """Whether a call is of a name, or an object, of another package. What is kept in a variable may be wrapped."""
         first = call.callee[0][0]
         if not any(isinstance(each, External) for each in values):
             return False
+        if all(isinstance(each, External) and OBJECT.search(each.dotted) for each in values):
+            # An object of another package's class calls what that defines, and nothing of a like name here.
+            return True
         return first in self.graphs[function.file].imports and first not in function.locals
 
     def _targets(self, function: Function, call: Call, value: Value) -> dict[Function, Dispatch]:

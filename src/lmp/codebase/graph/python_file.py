@@ -10,8 +10,8 @@ from itertools import zip_longest
 from lmp.codebase.graph import hazards, slips
 from lmp.codebase.graph.records import (
     CLASS,
-    IMPORTED,
     ENTERED,
+    IMPORTED,
     ITEM,
     MANY,
     SUPER,
@@ -658,7 +658,7 @@ class _Reader:
         yield from ((*chain, Applied(first, named)) for chain in self._chains(func))
 
     def _by_import(self, node: ast.Call) -> Iterator[Chain]:
-        """``import_module("a.b")``, ``import_module(f".{name}", "a")``: at least one name of the module must be known."""
+        """``import_module("a.b")``, ``import_module(f".{name}", "a")``: at least one name must be known."""
         name = re.sub(r"\*+", "*", _pattern(node.args[0]))
         if name.startswith("."):
             around = node.args[1] if len(node.args) > 1 else next((each.value for each in node.keywords), None)

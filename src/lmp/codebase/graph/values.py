@@ -623,7 +623,10 @@ class Evaluator:
         if not isinstance(name, str):
             return ()
         if name.startswith(IMPORTED):
-            return tuple(map(ModuleValue, self.modules.named(name.removeprefix(IMPORTED), file)[:MOST]))
+            module = name.removeprefix(IMPORTED)
+            # Of another package, the part of the name that is known.
+            files = self.modules.named(module, file)[:MOST]
+            return tuple(map(ModuleValue, files)) or (External(module.partition("*")[0].strip(".")),)
         owner = holder(context)
         if name == SUPER and owner is not None:
             return tuple(Instance(each, True) for each in self.bases(owner))

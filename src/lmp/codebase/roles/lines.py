@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from lmp.codebase.graph.records import Call, Chain, Class, Function
 from lmp.codebase.roles import operators
-from lmp.codebase.roles.paths import CACHED
-from lmp.codebase.roles.reach import PRODUCTS, Reading, Row
+from lmp.codebase.roles.reach import CACHED, PRODUCTS, Reading, Row
 from lmp.codebase.roles.sampling import PARAMETERS, makes_step
 from lmp.codebase.roles.words import split
 

@@ -20,7 +20,7 @@ from functools import cached_property
 
 from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import SUPER, Applied, Function
-from lmp.codebase.roles.reach import CALLED, MODELS, Reading, Row, stem, works
+from lmp.codebase.roles.reach import CALLED, MODELS, Reading, Row, hands_cache, stem, works
 from lmp.codebase.roles.words import rank, says, split
 
 COST = {"name": 2.0, "queue": 1.0, "inheritance": 0.5, "constructor": 3.0, "callback": 0.5}
@@ -44,8 +44,6 @@ SHAPES = frozenset(
     ["norm", "repeat", "dropout", "rotary", "rope", "embedding", "embed", "position", "gate", "lora", "context"]
 )
 """Words of modules that only shape what they are given."""
-CACHED = frozenset(["cache", "kv", "past"])
-"""Words of what holds keys and values from step to step."""
 LOOPS = frozenset(["while_loop", "fori_loop", "scan", "cond", "switch", "map", "vmap", "jit", "checkpoint", "remat"])
 """What array libraries are given a function to run by."""
 MAKES = frozenset(["new", "next", "get", "generate", "make", "build", "form"])
@@ -405,6 +403,7 @@ class Paths:
             run = self._is_plain(each) and each.qualname and each.name not in (*CALLED, "backward")
             # A loop without a call in it, as over tokens that are ruled out, repeats nothing.
             repeats = each in ends and each.loops and any(call.loop for call in each.calls)
+            repeats = repeats or each in self.reading.repeats_foreign
             if run and (within or repeats):
                 plain = len(each.name), each.key
                 order[each] = each not in self.cached, far.get(each, math.inf), not each.endless, *plain
@@ -558,9 +557,7 @@ def _far(ends: Set[Function], calls: dict[Function, list[tuple[float, Edge]]]) -
 
 def _hands_cache(function: Function) -> bool:
     """Whether its loop gives a call what is named as a cache."""
-    within = [call for call in function.calls if call.loop]
-    given = [str(chain[-1]) for call in within for chain in call.given]
-    return any(split(name) & CACHED for name in (*given, *(name for call in within for name, _ in call.keywords)))
+    return any(call.loop and hands_cache(call) for call in function.calls)
 
 
 def _alike(function: Function, first: Function) -> bool:

@@ -32,6 +32,8 @@ PARTS = frozenset(
     ["layer", "block", "attention", "attn", "mlp", "head", "vision", "audio", "encoder", "time", "series", "speech"]
 )
 """Words of the outermost module of a language model, and of its parts."""
+CACHED = frozenset(["cache", "kv", "past"])
+"""Words of what holds keys and values from step to step."""
 CONVENTION = frozenset(["for", "causal", "conditional", "generation", "head"])
 """Words that the outermost module has by convention: ``ForCausalLM``."""
 ASIDE = re.compile(
@@ -221,11 +223,23 @@ class Reading:
         def runs(call: Call) -> bool:
             return call.loop > 0 and (_calls_model(call) or ("self",) in call.callee)
 
-        def draws(call: Call) -> bool:
-            return call.loop > 0 and call.name in operators.SAMPLES
+        return {each for each in self._drawing_in_loop if any(map(runs, each.calls))}
 
-        own = self.samples.keys() & self.runs_model
-        return {each for each in own if any(map(runs, each.calls)) and any(map(draws, each.calls))}
+    @cached_property
+    def repeats_foreign(self) -> set[Function]:
+        """Functions whose own loop calls an object of another package's class that is named as a model, and draws."""
+
+        def runs(function: Function, call: Call) -> bool:
+            values = self.graph.evaluator.values(function, call.callee) if call.loop else ()
+            objects = (each for each in values if isinstance(each, External) and each.dotted.endswith("()"))
+            return any(bool(split(each.dotted) & MODELS) for each in objects)
+
+        return {each for each in self._drawing_in_loop if any(runs(each, call) for call in each.calls)}
+
+    @cached_property
+    def _drawing_in_loop(self) -> list[Function]:
+        own = [each for each in self.samples if each in self.runs_model]
+        return [each for each in own if any(call.loop and call.name in operators.SAMPLES for call in each.calls)]
 
     @cached_property
     def trains(self) -> list[Function]:
@@ -496,6 +510,12 @@ def _calls_model(call: Call) -> bool:
     """
     run = ("forward", *["apply"] * (len(call.args) + len(call.keywords) > 1))
     return any(_is_model((chain[:-1] or ("",) if chain[-1] in run else chain)[-1]) for chain in call.callee)
+
+
+def hands_cache(call: Call) -> bool:
+    """Whether a call is given what is named as a cache."""
+    names = [*(str(chain[-1]) for chain in call.given), *(name for name, _ in call.keywords)]
+    return any(split(name) & CACHED for name in names)
 
 
 def _runs_part(call: Call) -> bool:
