@@ -134,7 +134,7 @@ class Likely:
 
     def nesting(self) -> list[Edge]:
         if not self.paths.ends:
-            # Nothing attends, draws, trains or makes a batch: no model is run.
+            # Nothing attends, draws, trains, makes a batch or starts a kernel: no model is run, and no operator.
             return []
         weight = weights()["nesting"]
         chances = ((shown_at("nesting", weight, witnesses), edge) for edge, witnesses in self.calls())

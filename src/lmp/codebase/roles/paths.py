@@ -138,8 +138,9 @@ class Paths:
                 edge for edge in edges if not edge.callee.abstract
             ]
         owners = {edge.callee.owner for edge in edges if edge.how in ("direct", "attribute")}
-        if len(edges) <= MOST_CHOSEN and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners - {None}:
-            # Methods of one object among which a run chooses: greedy and drawn.
+        most = MOST_ALTERNATIVES if owners == {None} else MOST_CHOSEN
+        if len(edges) <= most and len(owners) == 1 and {edge.callee.owner for edge in edges} == owners:
+            # Methods of one object among which a run chooses, greedy and drawn, or functions of one table.
             return edges
         return [self.stands_for(edges)]
 
@@ -214,6 +215,9 @@ class Paths:
             # A model of another package ends where it is called.
             "model": self.reading.runs_model & self.model.ends,
         }
+        if not any(found.values()):
+            # A library of operators ends at the kernels that it starts, as a model does at attention.
+            found["attention"] = {each for each in self.reading.functions if each.key in self.reading.kernels}
         # What attention calls, as a projection, is not the other half of a layer.
         aside = {"feed forward": self._modules("attention")}
         return {kind: self.ways(ends, aside.get(kind, ())) for kind, ends in found.items() if ends}
@@ -465,7 +469,8 @@ class Paths:
         begun = [each for _, each in self.entries if self._is_plain(each)]
         called = {edge.callee for sites in self.sites.values() for edges in sites for edge in edges}
         found: dict[tuple[Function, Function], float] = {}
-        for starts, every in ((begun, [self.ways(self.hubs)]), (begun, [self.model]), (self.hubs, self.ends.values())):
+        parts = self.hubs or begun
+        for starts, every in ((begun, [self.ways(self.hubs)]), (begun, [self.model]), (parts, self.ends.values())):
             reach = {each for ways in every for each in ways.far}
             first = [each for each in starts if each in reach] or filter(self._is_plain, reach - called)
             for pair, share in _flow(sorted(first, key=lambda each: each.key), every).items():
