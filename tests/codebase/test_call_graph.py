@@ -659,3 +659,44 @@ def test_functions_of_a_module_that_begin_alike(tmp_path: Path) -> None:
     text = "from net import part\n\ndef main(kind):\n    getattr(part, f'run_{kind}')(1)\n"
     part = "def run_a(x):\n    return x\n\ndef run_b(x):\n    return x\n\ndef other(x):\n    return x\n"
     assert edges(tmp_path, net__main=text, net__part=part) == {("main", "run_a"), ("main", "run_b")}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "body", "callee"),
+    [
+        ("Dict[str, A]", "self.parts[key].run()", "A.run"),
+        ("OrderedDict[Tuple[int, int], A]", "self.parts[key].run()", "A.run"),
+        ("Dict[str, List[A]]", "self.parts[key][0].run()", "A.run"),
+        ("Dict[A, int]", "self.parts[key].run()", ""),
+        ("Tuple[int, A]", "self.parts[1].run()", "A.run"),
+        ("Tuple[int, A]", "self.parts[0].run()", ""),
+        ("tuple[A, ...]", "self.parts[3].run()", "A.run"),
+    ],
+)
+def test_what_an_annotation_says_of_elements(tmp_path: Path, annotation: str, body: str, callee: str) -> None:
+    # `B` has a method of the same name, so that the name alone tells nothing.
+    other = "class B:\n    def run(self):\n        return 2\n"
+    holder = f"class C:\n    def __init__(self):\n        self.parts: {annotation} = {{}}\n\n    def go(self, key):\n"
+    found = {to for by, to in edges(tmp_path, m=f"{A}\n{other}\n{holder}        {body}\n") if by == "C.go"}
+    assert found == ({callee} if callee else set())
+
+
+@pytest.mark.parametrize("kind", ["'ray.actor.ActorHandle'", "Any"])
+def test_a_handle_of_an_actor_is_known_by_what_is_called(tmp_path: Path, kind: str) -> None:
+    worker = "class Worker:\n    def load_part_of_state(self, name):\n        return name\n"
+    other = "class Other:\n    def remote(self):\n        return 1\n"
+    text = f"import ray\nfrom typing import Any\n\n{worker}\n{other}\ndef go(handle: {kind}):\n"
+    text += "    handle.load_part_of_state.remote('a')\n"
+    assert edges(tmp_path, m=text) == {("go", "Worker.load_part_of_state")}
+
+
+def test_an_object_of_another_packages_class_calls_nothing_of_a_like_name(tmp_path: Path) -> None:
+    # `Model` here is a module of the code base's own; what is called is that of transformers.
+    own = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    text = (
+        f"{own}\nfrom transformers import LlamaModel\n\nclass Backend(torch.nn.Module):\n"
+        "    def __init__(self, model: LlamaModel):\n        self.model = model\n\n"
+        "    def forward(self, x):\n        return self.model(x)\n"
+    )
+    assert ("Backend.forward", "Model.forward") not in edges(tmp_path, m=text)
+    assert ("Backend.forward", "Model.forward") in edges(tmp_path, m=text.replace(": LlamaModel", ""))

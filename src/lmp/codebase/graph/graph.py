@@ -12,6 +12,7 @@ from typing import Literal
 from lmp.codebase.graph.records import ITEM, MANY, SUPER, Applied, Call, Chain, Class, FileGraph, Function
 from lmp.codebase.graph.values import (
     FLUENT,
+    REMOTE,
     ClassValue,
     Evaluator,
     External,
@@ -129,9 +130,15 @@ INDIRECT = frozenset(["getattr", "registry"])
 
 
 OBJECT = re.compile(
-    r"\.(?!\w*(?:Parallel|Wrap|Compil|Script|Optim|Module|Sequential|Engine|Proxy|Any))[A-Z]\w*[a-z]\w*\(\)$"
+    r"\.(?!\w*(?:Parallel|Wrap|Compil|Script|Optim|Module|Sequential|Engine|Proxy|Any|Handle|Stub|Actor|Remote))[A-Z]\w*[a-z]\w*\(\)$"
 )
 """An object of another package's class that wraps no object of this one."""
+
+
+def _of_actor(call: Call) -> Call:
+    """What ``actor.run.remote(x)`` calls: ``run`` of an object in another process."""
+    last = call.callee[0] if call.callee else ()
+    return replace(call, callee=(last[:-1],)) if call.name in REMOTE and len(last) > 2 else call
 
 
 def takes(function: Function, call: Call) -> bool:
@@ -251,14 +258,13 @@ class CallGraph:
             targets = dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
             targets = targets or dict.fromkeys(self._of_library(call), "registry")
             if not targets and not self._is_external(function, call, values):
+                of = _of_actor(call)
                 # ``args.func(args)`` runs what a command set: ``parser.set_defaults(func=run)``.
-                kept = self.kept.get(call.name, ()) if len(call.callee[0]) == 2 else ()
+                kept = self.kept.get(of.name, ()) if len(of.callee[0]) == 2 else ()
                 targets = dict.fromkeys(kept, "registry")
-                targets = (
-                    targets or self._by_name(function, call) or self._put(call) or self._module(function, call, values)
-                )
+                targets = targets or self._by_name(function, of) or self._put(of) or self._module(function, of, values)
         if call.text:
-            targets.update(self._named(function, call))
+            targets.update(self._named(function, _of_actor(call)))
         targets = {each: how for each, how in targets.items() if how in INDIRECT or takes(each, call)}
         # Of several that a call may lead to, one that says nothing and is no interface of others does nothing.
         below = self.evaluator.subclasses

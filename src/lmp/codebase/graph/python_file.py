@@ -76,6 +76,9 @@ COLLECTIONS = frozenset(
         "frozenset",
     ]
 )
+KEYED = frozenset(["dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict"])
+TUPLES = frozenset(["tuple", "Tuple"])
+"""What annotations call collections whose elements are found by a key, or by their place."""
 TAKES_ONE = frozenset(["next", "min", "max"])
 """Functions of the language that give one of the elements, or of the arguments."""
 PUTS = frozenset(["append", "appendleft", "add", "put", "insert", "extend"])
@@ -583,7 +586,7 @@ class _Reader:
             case ast.Call():
                 yield from self._called(node)
             case ast.Subscript():
-                key = _key(node.slice)
+                key = _key(node.slice) or _number(node.slice)
                 yield from ((*chain, pick(key)) for chain in self._chains(node.value))
             case ast.IfExp():
                 yield from self._chains(node.body)
@@ -687,6 +690,12 @@ class _Reader:
             elif isinstance(each, ast.Subscript) and _plain(each.value)[-1:] == ["Callable"]:
                 # What is called is none of the objects that it takes and returns.
                 continue
+            elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple) and _name(each.value) in KEYED:
+                found.extend((*chain, MANY) for chain in self.annotation(each.slice.elts[-1]))
+            elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple) and _name(each.value) in TUPLES:
+                for number, one in enumerate(each.slice.elts):
+                    of = MANY if isinstance(each.slice.elts[-1], ast.Constant) else at(number)
+                    found.extend((*chain, of) for chain in self.annotation(one))
             elif isinstance(each, ast.Subscript):
                 inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
                 if _plain(each.value)[-1:] in (["type"], ["Type"]):
@@ -735,6 +744,11 @@ def _beginning(node: ast.expr) -> str:
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
+def _name(node: ast.expr) -> str:
+    """The last name of a chain of them."""
+    return next(iter(_plain(node)[-1:]), "")
+
+
 def _pattern(node: ast.expr) -> str:
     """A text with a ``*`` for each part that is put in at run time."""
     match node:
@@ -777,6 +791,11 @@ def _plain(node: ast.expr) -> list[str]:
 def _key(node: ast.expr | None) -> str:
     """A literal key of a dictionary; empty where it may be any."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _number(node: ast.expr) -> str:
+    """A literal place in a tuple, counted from its beginning."""
+    return str(node.value) if isinstance(node, ast.Constant) and type(node.value) is int else ""
 
 
 def _unsubscripted(node: ast.expr) -> ast.expr:
