@@ -233,3 +233,58 @@ def resume(log, state):
         ("download", 24),
         ("leaves", 30),
     }
+
+
+def test_what_is_made_when_it_is_first_asked_for(tmp_path: Path) -> None:
+    # `model` and `bank` are made once, and `table` is filled by its keys; `last` is set anew by each call.
+    text = """def load(path, size):
+    global model, table
+    if model is None:
+        model = read(path)
+    table[size] = make(size)
+    return model
+def other(path):
+    global bank
+    if not bank:
+        bank = read(path)
+def remember(x):
+    global last
+    last = x
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "process"} == {("process", 12)}
+
+
+def test_largest_values_that_bound_nothing_and_items_left_out_by_chance(tmp_path: Path) -> None:
+    text = """def embed(x, max_timescale=10000, max_period=100, max_items=10):
+    return x
+def train(items):
+    for each in items:
+        if random.random() < 0.1:
+            continue
+        if each.bad:
+            continue
+        step(each)
+"""
+    kinds = ("limit", "skipped")
+    found = {each for each in hazards(tmp_path, text) if each[0] in kinds}
+    assert found == {("limit", 1), ("skipped", 7)}
+    facts = read_repository(tmp_path, Selection(), lambda at, of, file: None)
+    (limit,) = (each for one in facts.graphs["a.py"].functions for each in one.hazards if each.kind == "limit")
+    assert limit.text == "max_items = 10"
+
+
+def test_a_value_that_is_read_in_one_step_alone(tmp_path: Path) -> None:
+    text = """def run(model, x):
+    for i in range(100):
+        y = model(x)
+        if i == 0:
+            first = y.item()
+    return first
+def every(model, x):
+    for i in range(100):
+        y = model(x)
+        if i > 0:
+            last = y.item()
+    return last
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0].startswith("sync")} == {("sync", 11)}

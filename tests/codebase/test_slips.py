@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lmp.codebase.facts import Selection
+from lmp.codebase.facts import Place, Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles.pitfalls import pitfalls
-from lmp.codebase.roles.reach import Reading
+from lmp.codebase.roles.reach import Reading, Row
 
 
 def slips(folder: Path, text: str, *kinds: str) -> set[tuple[str, int]]:
@@ -254,3 +254,60 @@ def test_what_is_much_alike_comes_last(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text(same)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     assert [each.place.file for each in pitfalls(reading, [], [])] == ["a.py", "b.py", "c.py", "z.py", "d.py"]
+
+
+def test_work_that_is_replaced_before_anything_reads_it(tmp_path: Path) -> None:
+    # Both branches above line 6 are lost; the second name of 12 is lost where 13 should have added to it. What line 14
+    # sets is read in 15, the first value of 17 is no work, and between 20 and 23 the loop may read or end.
+    text = """def draw(logits, temperature):
+    if temperature == 0:
+        token = logits.argmax(-1)
+    else:
+        token = categorical(logits / temperature)
+    token = argmax(logits)
+    if token:
+        return token
+    return None
+
+def ping(first, second):
+    servers = set(first)
+    servers = set(second)
+    both = len(servers)
+    both = both + 1
+    print(both)
+    token = None
+    token = max(first)
+    print(token)
+    best = min(first)
+    for each in second:
+        print(best)
+    best = max(second)
+    return best
+"""
+    assert slips(tmp_path, text, "dead store") == {("dead store", 5), ("dead store", 12)}
+
+
+def test_what_only_a_type_checker_imports_is_never_missing(tmp_path: Path) -> None:
+    # Line 6 asks `part` for a name that it has not; lines 4 and 5 never run.
+    text = (
+        "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from .part import Model\n    from .none import X\n"
+    )
+    text += "from .part import Engine\n"
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "__init__.py").write_text("")
+    (tmp_path / "net" / "part.py").write_text("class Other:\n    def run(self):\n        return 1\n")
+    (tmp_path / "net" / "main.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    causes = [each.cause.line for each in pitfalls(reading, [], []) if each.kind == "import"]
+    assert causes == [6]
+
+
+def test_a_package_that_no_file_of_the_build_names(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "net"\ndependencies = ["a", "b", "c"]\n')
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "__init__.py").write_text("")
+    (tmp_path / "net" / "main.py").write_text("import einops\n\ndef run(x):\n    return einops.rearrange(x)\n")
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    run = Row("entry_points", "library", "run", Place("net/main.py", 3))
+    (found,) = [each for each in pitfalls(reading, [run], []) if each.kind == "package"]
+    assert found.effect == "No file of the build names the package: unless another one brings it, the import fails."

@@ -39,6 +39,10 @@ LIMITS = re.compile(
 )
 """Names of what ends a text or bounds a cache."""
 LIMITED = re.compile(r"max_|.*(?:_max|limit|timeout|retries)$|(?:n_ctx|context_(?:len|length|size))$")
+NO_LIMIT = re.compile(
+    r"(?:^|_)(?:timescale|period|wavelength|distance|grad|norm|scale|freqs?|exp|noise|val|value|lr)(?:_|$)"
+)
+"""Words of the largest value of a formula, as the wavelength of an embedding: it bounds nothing that is taken."""
 LOCAL = re.compile(
     r"^[frb]?[\"'](?:\./|\.\./|~/|/tmp/|/home/|/mnt/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
@@ -83,6 +87,8 @@ def of_assert(source: Source, node: ast.Assert, inside: Function) -> None:
         _add(inside, "assert", node, source.written(node.test))
 
 
+RANDOM = re.compile(r"\brandom\b|\brand\w*\(|bernoulli")
+"""Tests of a number that is drawn, as in training."""
 READY = re.compile(r"self\.\w+(?: is not None)?")
 THERE = re.compile(r"\.exists\(|\bis_?(?:file|dir)\(")
 """Tests of whether something was made before."""
@@ -104,7 +110,7 @@ def of_if(source: Source, node: ast.If, inside: Function) -> None:
         _add(inside, "any value", node, source.written(test))
     leaves = node.body[-1]
     told = (each for each in node.body[:-1] if not _is_quiet(source, each))
-    if isinstance(leaves, ast.Continue) and not any(told):
+    if isinstance(leaves, ast.Continue) and not any(told) and not RANDOM.search(tested):
         _add(inside, "skipped", node, tested)
     ready = isinstance(leaves, ast.Return) and leaves.value is None and READY.fullmatch(tested)
     if ready or (THERE.search(tested) and not _tells_inputs_apart(source, node, inside)):
@@ -296,7 +302,7 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
             _add(made, "overwritten", at, name)
         number = re.fullmatch(r"-?[\d._e]+", default)
         kinds: dict[HazardKind, object] = {
-            "limit": number and LIMITED.match(name),
+            "limit": number and LIMITED.match(name) and not NO_LIMIT.search(name),
             "default": number and SET.fullmatch(name),
             "path": LOCAL.match(default),
         }
@@ -371,7 +377,9 @@ def of_loop(source: Source, node: ast.For | ast.AsyncFor, inside: Function) -> N
 
 
 def of_global(source: Source, own: list[ast.AST], made: Function) -> None:
-    """Names of the module that a function sets. One that is only read, or emptied, keeps nothing of the last call."""
+    """Names of the module that a function sets. One that is only read, filled by a key, emptied, or set where it is not
+    there yet, keeps nothing of the last call that differs from others."""
+    once = _set_once(source, own) if any(isinstance(each, ast.Global) for each in own) else set()
     for node in (each for each in own if isinstance(each, ast.Global)):
         set_here: set[str] = set()
         for each in own:
@@ -379,9 +387,27 @@ def of_global(source: Source, own: list[ast.AST], made: Function) -> None:
             if isinstance(each, ast.AugAssign) or (isinstance(each, ast.AnnAssign) and each.value is not None):
                 targets = [each.target]
             if targets and not _is_empty(getattr(each, "value", None)):
-                set_here |= {one.id for target in targets for one in walk(target) if isinstance(one, ast.Name)}
-        if names := [name for name in node.names if name in set_here]:
+                whole = (each for target in targets for each in _targets(target))
+                set_here |= {one.id for one in whole if isinstance(one, ast.Name)}
+        if names := [name for name in node.names if name in set_here - once]:
             _add(made, "process", node, f"global {', '.join(names)}")
+
+
+def _set_once(source: Source, own: list[ast.AST]) -> set[str]:
+    """Names that a function sets only where they are none, or not there: what is made when it is first asked for."""
+    found: set[str] = set()
+    for each in own:
+        if isinstance(each, ast.If):
+            tested = re.fullmatch(r"(\w+) is None|not (\w+)", source.written(each.test))
+            found |= {tested[1] or tested[2]} if tested else set()
+    return found
+
+
+def _targets(target: ast.expr) -> list[ast.expr]:
+    """What an assignment sets itself: of an element of a collection, nothing."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return [one for each in target.elts for one in _targets(each)]
+    return [target]
 
 
 def _is_empty(value: ast.expr | None) -> bool:
@@ -477,11 +503,23 @@ def of_read_back(source: Source, inside: list[ast.AST], made: Function) -> None:
             if each.func.attr not in ("item", "tolist") or each.args:
                 continue
             host = host or _Host(source, inside[0])
-            if not host(each.func.value):
+            if not host(each.func.value) and not _is_once(source, loop, each):
                 tests = (one.test for one in own_nodes(loop) if isinstance(one, ast.If | ast.While | ast.Assert))
                 decides = any(each in walk(test) for test in tests)
                 _add(made, "sync decides" if decides else "sync", each, source.written(each))
                 return
+
+
+def _is_once(source: Source, loop: ast.For | ast.While, of: ast.AST) -> bool:
+    """Whether it stands in a branch of the loop that one value of its counter takes: ``if i == 0``."""
+    counters = (
+        {each.id for each in walk(loop.target) if isinstance(each, ast.Name)} if isinstance(loop, ast.For) else set()
+    )
+    for each in own_nodes(loop):
+        test = each.test if isinstance(each, ast.If) and any(of in walk(one) for one in each.body) else None
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and source.written(test.left) in counters:
+            return isinstance(test.comparators[0], ast.Constant)
+    return False
 
 
 DEFINES = frozenset([ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef])

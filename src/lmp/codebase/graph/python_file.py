@@ -107,11 +107,14 @@ def file_graph(source: Source) -> FileGraph:
 
 
 def _imported_at(source: Source) -> dict[str, int]:
-    tried = [(each.lineno, each.end_lineno or each.lineno) for each, _ in source.all(ast.Try)]
+    tried = [each for each, _ in source.all(ast.Try)]
+    # What only a type checker reads is never imported.
+    typed = [each for each, _ in source.all(ast.If) if source.written(each.test).endswith("TYPE_CHECKING")]
+    spans = [(each.lineno, each.end_lineno or each.lineno) for each in (*tried, *typed)]
     return {
         alias.asname or alias.name: alias.lineno
         for node, _ in source.all(ast.ImportFrom)
-        if not any(first <= node.lineno <= last for first, last in tried)
+        if not any(first <= node.lineno <= last for first, last in spans)
         for alias in node.names
     }
 

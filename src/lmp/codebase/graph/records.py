@@ -153,6 +153,7 @@ HazardKind = Literal[
     "compares none",
     "crossed",
     "cuda",
+    "dead store",
     "divides",
     "does nothing",
     "enters none",

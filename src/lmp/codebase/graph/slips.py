@@ -128,6 +128,8 @@ def _each(source: Source, own: list[ast.AST], made: Function, tested: _Tested, a
         yield "enters none", node.lineno, made.name
     nones = {name for name, _, default in made.arguments if default == "None"} - tested.there
     nones -= {one.id for one in every if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    for block in _blocks(own):
+        yield from _of_block(source, block)
     for one in every:
         match one:
             case ast.Compare(left=left, ops=[ast.Lt() | ast.Gt() | ast.LtE() | ast.GtE(), *_], comparators=others):
@@ -136,6 +138,50 @@ def _each(source: Source, own: list[ast.AST], made: Function, tested: _Tested, a
                         yield "compares none", one.lineno, source.written(one)
             case _:
                 yield from _of_node(source, one, tested, absent)
+
+
+def _blocks(own: list[ast.AST]) -> Iterator[list[ast.stmt]]:
+    for each in own:
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(each, name, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _of_block(source: Source, block: list[ast.stmt]) -> Found:
+    """What is worked out, and replaced in the same block before anything reads it, or reads what it was made of."""
+    for number, each in enumerate(block):
+        made = list(_made(each))
+        names = {_assigned(one) for one in made}
+        name = next(iter(names), "")
+        if not name or len(names) > 1 or not all(isinstance(one.value, ast.Call | ast.BinOp) for one in made):
+            continue
+        for later in block[number + 1 :]:
+            if any(
+                isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) for one in walk(later)
+            ):
+                break
+            if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr):
+                # What it leads to may read it, or end before it is replaced.
+                break
+            if _assigned(later) == name:
+                yield "dead store", made[-1].lineno, source.written(made[-1])
+                break
+
+
+def _made(node: ast.stmt) -> Iterator[ast.Assign]:
+    """An assignment; of a choice between two the last of each branch."""
+    if isinstance(node, ast.Assign):
+        yield node
+    elif isinstance(node, ast.If) and node.orelse:
+        last = (node.body[-1], node.orelse[-1])
+        if all(isinstance(each, ast.Assign | ast.If) for each in last):
+            yield from (one for each in last for one in _made(each))
+
+
+def _assigned(node: ast.stmt) -> str:
+    target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    return target.id if isinstance(target, ast.Name) and not target.id.startswith("_") else ""
 
 
 def _of_node(source: Source, one: ast.AST, tested: _Tested, absent: frozenset[str]) -> Found:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lmp.codebase.facts import Place
 from lmp.codebase.graph.graph import Edge
-from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL
+from lmp.codebase.graph.hazards import FETCHES, LIMITS, LOCAL, NO_LIMIT
 from lmp.codebase.graph.records import Call, Class, Function, Hazard
 from lmp.codebase.modules import module_parts
 from lmp.codebase.roles.entry import entry_rows
@@ -473,9 +473,9 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             continue
         told += 1
         asked = (name, IMPORTED_AS.get(plain, name))
-        effect = "The import ends with a ModuleNotFoundError: " + (
-            f"{named[0]} is installed with an extra alone." if named else "no file of the build names the package."
-        )
+        effect = "No file of the build names the package: unless another one brings it, the import fails."
+        if named:
+            effect = f"The import ends with a ModuleNotFoundError: {named[0]} is installed with an extra alone."
         for cause in places:
             yield Pitfall(
                 "package",
@@ -489,7 +489,7 @@ def _of_packages(reading: Reading, run: Collection[Key]) -> Iterator[Pitfall]:
             )
 
 
-LIMIT = re.compile(r"(?:^|_)(?:max|tokens)(?:_|$)")
+LIMIT = re.compile(r"(?:^|_)(?:max(?:_|$)|tokens$)")
 NUMBER = re.compile(r"[1-9][\d_.]*(?: ?[*+] ?\d+)*")
 
 
@@ -507,7 +507,7 @@ def _of_settings(settings: Iterable[Row]) -> Iterator[Pitfall]:
         kinds = {
             "port": PORT.search(name) and re.fullmatch(r"\d{4,5}", default),
             "timeout": TIMEOUT.search(name) and number,
-            "limit": (LIMITS.fullmatch(name) or LIMIT.search(name)) and number,
+            "limit": (LIMITS.fullmatch(name) or (LIMIT.search(name) and not NO_LIMIT.search(name))) and number,
             "path": LOCAL.match(default),
         }
         for kind in [each for each, counts in kinds.items() if counts][:1]:
