@@ -517,8 +517,9 @@ def _is_once(source: Source, loop: ast.For | ast.While, of: ast.AST) -> bool:
     )
     for each in own_nodes(loop):
         test = each.test if isinstance(each, ast.If) and any(of in walk(one) for one in each.body) else None
-        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and source.written(test.left) in counters:
-            return isinstance(test.comparators[0], ast.Constant)
+        for one in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]:
+            if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq) and source.written(one.left) in counters:
+                return isinstance(one.comparators[0], ast.Constant)
     return False
 
 

@@ -507,8 +507,9 @@ class Evaluator:
             return self.top(value.file, name, depth + 1)
         graph = self.graphs[value.file]
         begun = name[:-1]
-        functions = [FunctionValue(each) for one, each in graph.top.items() if one.startswith(begun)]
-        return (*functions, *(ClassValue(each) for one, each in graph.classes.items() if one.startswith(begun)))[:MOST]
+        found: list[Value] = [FunctionValue(each) for one, each in graph.top.items() if one.startswith(begun)]
+        found += [ClassValue(each) for one, each in graph.classes.items() if one.startswith(begun)]
+        return tuple(found[:MOST])
 
     def _member(self, value: ClassValue | Instance, name: str, depth: int) -> Values:
         of = value.of

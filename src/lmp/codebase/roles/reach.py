@@ -117,6 +117,27 @@ class Reading:
         return function.native and function.owner is None and function.name not in self._named_calls
 
     @cached_property
+    def replaced(self) -> frozenset[str]:
+        """Files of Python that no other file imports and nobody runs, and most of whose classes have the names of those
+        of a file that is imported: what stood there before, or was written for another framework."""
+        graphs = {file: graph for file, graph in self.facts.graphs.items() if file.endswith(".py")}
+        modules = self.graph.evaluator.modules
+        taken = {each.place.file for each in self.facts.entries} | {
+            file for file, graph in graphs.items() if graph.main
+        }
+        for file, graph in graphs.items():
+            names = {*graph.imports.values(), *graph.stars}
+            names.update(name for function in graph.functions for name in function.imports.values())
+            found = (modules.of_import(each, file) for each in names)
+            taken.update(where[0] for where in found if where is not None and where[0] != file)
+        kept = {name for file in taken if file in graphs for name in graphs[file].classes}
+        return frozenset(
+            file
+            for file, graph in graphs.items()
+            if file not in taken and graph.classes and 2 * len(kept & graph.classes.keys()) > len(graph.classes)
+        )
+
+    @cached_property
     def shelves(self) -> set[str]:
         """Folders of models that stand in for one another: many files with a module of attention each."""
         files: dict[str, set[str]] = {}

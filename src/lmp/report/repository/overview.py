@@ -23,7 +23,7 @@ from lmp.report.repository.pieces import (
 )
 from lmp.report.repository.readme import quotes, summary
 from lmp.report.repository.signs import Import, Note
-from lmp.report.repository.study import Study
+from lmp.report.repository.study import Component, Study
 from lmp.report.repository.units import Unit, units
 
 MOST_NODES, MOST_EDGES = 14, 26
@@ -53,7 +53,9 @@ COMPILED = (
     ("kept out of compilation", r"^[\w.]*disable\b"),
     ("recorded as CUDA graphs", r"^[\w.]*(?:CUDAGraph|cuda\.graph)\b"),
 )
+COMPILERS = "torch.compile, torch.jit, CUDA graphs, mx.compile, jax.jit, numba.jit"
 MOST_COMPILED = 3
+MOST_NEEDED = 12
 BY_ITSELF = {
     "torch": "PyTorch runs eagerly what is not compiled",
     "mlx": "MLX is lazy: it records operators and runs them where a value is needed",
@@ -97,7 +99,13 @@ def _composed(study: Study) -> Iterator[Line]:
         yield sentence("Most imported of its own: ", joined(parts), ".")
     played = [each for each in study.components if each.title in CORE and not each.by_name and study.is_run(each)]
     if study.llm.related and played:
-        named = [sentence(f"{each.title} ", pointer(each.definition.place, each.definition.name)) for each in played]
+        at: dict[Place, list[Component]] = {}
+        for each in played:
+            at.setdefault(each.definition.place, []).append(each)
+        named = [
+            sentence(f"{' and '.join(one.title for one in here)} ", pointer(place, here[0].definition.name))
+            for place, here in at.items()
+        ]
         yield sentence("A run goes through: ", joined(named), ".")
     if facts.kernels:
         yield _kernels(study)
@@ -295,11 +303,22 @@ def execution(study: Study) -> Iterator[Line]:
     yield sentence("Framework: ", joined(parts) or searched, ".")
     yield sentence("Execution model: ", _model_of_execution(study), ".")
     for file, text in list(metadata(base))[:1]:
-        required = re.findall(r"^Requires-Dist: *([^;\n]+)$", text, re.MULTILINE)
-        if required:
+        if required := _required(text):
             line = next(n for n, each in enumerate(text.split("\n"), 1) if each.startswith("Requires-Dist:"))
-            needed = code(", ".join(each.strip() for each in required), 140)
-            yield sentence("Needs ", needed, " (", pointer(Place(file, line)), ").")
+            needed = code(", ".join(required[:MOST_NEEDED]), 240)
+            more = [" and ", *plural(len(required) - MOST_NEEDED, "other")] if len(required) > MOST_NEEDED else []
+            yield sentence("Needs ", needed, *more, " (", pointer(Place(file, line)), ").")
+
+
+def _required(text: str) -> list[str]:
+    """What is installed with a package, frameworks first; of what depends on the machine, the first that is named."""
+    found: dict[str, str] = {}
+    for each in re.findall(r"^Requires-Dist: *(.+)$", text, re.MULTILINE):
+        needed, _, marker = each.partition(";")
+        name = re.match(r"[\w.-]*", needed)
+        if name and "extra" not in marker:
+            found.setdefault(name[0].lower(), needed.strip())
+    return [found[name] for name in sorted(found, key=lambda each: each not in FRAMEWORKS)]
 
 
 def _is_tile(taken: Import) -> bool:
@@ -330,7 +349,7 @@ def _model_of_execution(study: Study) -> list[Inline]:
     if left:
         told.append(["compiled: ", *_shown(study, left)])
     elif not list(study.base.notes("compiled")):
-        told.append(["compilation: none found (searched: torch.compile, torch.jit, CUDA graphs, mx.compile, jax.jit)"])
+        told.append([f"compilation: none found (searched: {COMPILERS})"])
     return joined(told, "; ")
 
 

@@ -16,18 +16,18 @@ _HARDWARE = re.compile(
     r"|version_info|__version__|is_available|device_type|device\.type|is_cpu|is_contiguous|nvidia|\bamd\b|\btma\b",
     re.IGNORECASE,
 )
-_TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b")
+_TODO = re.compile(r"\b(?:TODO|FIXME|HACK|XXX)\b|# ?(?:todo|fixme|hack)\b")
 _COMPILED = re.compile(
     r"torch\.(?:compile|cuda\.(?:CUDAGraph|graph)|jit\.(?:script\w*|ScriptModule|trace\w*|load)|(?:_dynamo|compiler)\.disable)"
     r"|(?:mx|mlx\.core)\.compile|(?:jax|flax|equinox|eqx|haliax|hax)\.(?:\w+\.)*(?:p?jit|pmap|filter_p?jit|named_p?jit)"
-    r"|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
+    r"|numba\.(?:n?jit|vectorize|guvectorize)|(?:\w+\.)*(?:CUDAGraph|pjit)|tensorflow\.function|tf\.function"
     r"|(?:tensorflow|tf)\.(?:compat\.v1\.)?disable_(?:eager_execution|v2_behavior)"
 )
 """Full dotted names of what compiles, records, or keeps out of compilation."""
 _EVALUATED = re.compile(r"(?:mx|mlx\.core)\.(?:async_)?eval")
 """Full dotted names of what makes a lazy framework work out its values."""
 _COMPILES = re.compile(
-    r"compile|jit\b|\bjit|CUDAGraph|cuda\.graph|pmap|\.function\b|dynamo|\beval\b|async_eval|disable_"
+    r"compile|jit\b|\bjit|vectorize|CUDAGraph|cuda\.graph|pmap|\.function\b|dynamo|\beval\b|async_eval|disable_"
 )
 """What stands in every file that has one of these."""
 _BY_NAME = re.compile(r"import_module|__import__")
@@ -291,12 +291,14 @@ class _Scan:
             self.note("named class", node, where, name, ", ".join(_name(each) for each in named))
 
     def attempt(self, node: ast.Try, where: _Where) -> None:
+        goes_without = False
         for handler in node.handlers:
             caught = [] if handler.type is None else [_name(each) for each in _types(handler.type)]
             everything = handler.type is None or bool(_BROAD & set(caught))
             if everything:
                 self.broad(node, handler, where)
-            if everything or {"ImportError", "ModuleNotFoundError"} & set(caught):
+            if not goes_without and (everything or {"ImportError", "ModuleNotFoundError"} & set(caught)):
+                goes_without = True
                 self.optional(node, handler, where)
             self.block(handler.body, where)
         self.block(node.body, where)
@@ -330,7 +332,10 @@ class _Scan:
     def packages(self, body: Iterable[ast.stmt], where: _Where, instead: str) -> None:
         """Notes what is imported only where it is there."""
         for each in body:
-            if isinstance(each, ast.Import):
+            if isinstance(each, ast.If | ast.With):
+                # It is imported when it is first needed.
+                self.packages(each.body, where, instead)
+            elif isinstance(each, ast.Import):
                 for alias in each.names:
                     self.note("optional", each, where, alias.name, instead)
             elif isinstance(each, ast.ImportFrom) and each.level == 0:

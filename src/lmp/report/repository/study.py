@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +123,8 @@ class Study:
             key = row.key
             used = callers.get(key, 0) + imported.get(key, 0) + 4 * (key in shown)
             by_name = row.why.startswith("by its name")
-            return ASIDE.search(row.place.file) is not None, row.rank, by_name, -used, row.place.file, row.place.line
+            aside = ASIDE.search(row.place.file) is not None or row.place.file in self.reading.replaced
+            return aside, row.rank, by_name, -used, row.place.file, row.place.line
 
         return {section: sorted(rows, key=weight) for section, rows in found.items()}
 
@@ -187,8 +188,10 @@ class Study:
 
     @cached_property
     def arguments(self) -> list[tuple[Definition, list[str]]]:
-        """What the entries of a library take that has a default, each as written, without its type."""
+        """What the entries of a library take that has a default, each as written, without its type. Of a class come
+        first the methods that run a model, then what makes an object."""
         found: dict[Place, tuple[Definition, list[str]]] = {}
+        runs: dict[Place, tuple[Definition, list[str]]] = {}
         for row in self.ways:
             of = self.base.definition(row.place.file, row.symbol) if row.role == "library" else None
             if of is None or not self.base.is_own(of.place.file):
@@ -197,11 +200,22 @@ class Study:
             taken = self._filled(of) if any(each.endswith("dataclass") for each in of.decorators) else []
             node = function_at(self.base, made.place) if made is not None else None
             if not taken and made is not None and node is not None:
-                of, taken = made, [re.split(r"(?::[^=]*)? = ", each, maxsplit=1) for each in parameters(node)]
-            names = [f"{each[0]}={each[1]}" for each in taken if len(each) == 2]
-            if names:
+                of, taken = made, [_without_type(each) for each in parameters(node)]
+            if names := _with_default(taken):
                 found.setdefault(of.place, (of, names))
-        return list(found.values())
+            for method in self._running(row.place):
+                of = self.base.definition(method.file, method.qualname)
+                node = function_at(self.base, Place(method.file, method.line))
+                names = _with_default(map(_without_type, parameters(node))) if node is not None else []
+                if of is not None and names:
+                    runs.setdefault(of.place, (of, names))
+        return list({**runs, **found}.values())
+
+    def _running(self, place: Place) -> list[Function]:
+        """Public methods of a class from which the nesting goes on."""
+        of = self._classes.get((place.file, place.line))
+        callers = {edge.caller for edge in self.ruled_edges}
+        return [each for each in of.methods.values() if each in callers and each.name[:1] != "_"] if of else []
 
     def _filled(self, of: Definition) -> list[list[str]]:
         """The fields of a dataclass that have a default and can be given: name and default."""
@@ -514,6 +528,15 @@ class Study:
         closing = code.closing(opening) if opening >= 0 else -1
         given = code.arguments(opening + 1, closing) if closing > 0 else []
         return f"({', '.join(parameter_name(each) for each in given if each)})"
+
+
+def _without_type(parameter: str) -> list[str]:
+    """``size: int = 3`` as its name and its default, where it has one."""
+    return re.split(r"(?::[^=]*)? = ", parameter, maxsplit=1)
+
+
+def _with_default(taken: Iterable[list[str]]) -> list[str]:
+    return [f"{each[0]}={each[1]}" for each in taken if len(each) == 2]
 
 
 def _value_of(flag: str) -> str:
