@@ -700,3 +700,20 @@ def test_an_object_of_another_packages_class_calls_nothing_of_a_like_name(tmp_pa
     )
     assert ("Backend.forward", "Model.forward") not in edges(tmp_path, m=text)
     assert ("Backend.forward", "Model.forward") in edges(tmp_path, m=text.replace(": LlamaModel", ""))
+
+
+def test_an_operator_of_torch_runs_what_is_registered_for_it(tmp_path: Path) -> None:
+    # Each full name has implementations of its own; `fake` only tells shapes, and `other.scale` is never called.
+    text = (
+        "import torch\n\ntorch.library.define('net::scale', '(Tensor x) -> Tensor')\n\n"
+        "@torch.library.impl('net::scale', 'default')\ndef scale_plain(x):\n    return x\n\n"
+        "@torch.library.impl('net::scale', 'CUDA')\ndef scale_cuda(x):\n    return x\n\n"
+        "@torch.library.impl('other::scale', 'CPU')\ndef scale_other(x):\n    return x\n\n"
+        "@torch.library.custom_op('net::shift', mutates_args=())\ndef shift_all(x):\n    return x\n\n"
+        "@torch.library.register_fake('net::shift')\ndef fake(x):\n    return x\n\n"
+        "def masked(x):\n    return x\n\nregister_custom_op(op_name='masked', op_func=masked)\n\n"
+        "def run(x):\n    x = torch.ops.net.scale(x)\n    x = torch.ops.net.shift.default(x)\n"
+        "    return torch.ops.net.masked(x)\n"
+    )
+    found = {callee for caller, callee in edges(tmp_path, m=text) if caller == "run"}
+    assert found == {"scale_plain", "scale_cuda", "shift_all", "masked"}

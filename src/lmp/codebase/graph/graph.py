@@ -89,6 +89,10 @@ RUNS = frozenset([*CALLED, "generate"])
 """Methods that run a model."""
 LEAVES = frozenset(["asdict", "cast", "copy", "deepcopy", "dump", "dumps", "fields", "replace", "super", "TypeVar"])
 """What is given a class or an object and calls no method of it."""
+IMPLEMENTS = frozenset(["impl", "custom_op", "triton_op", "register_kernel"])
+"""What gives an operator of torch a function to run."""
+ABOVE = 12
+"""Lines that a function may stand below the decorator that says so."""
 SENT = re.compile(r"(?i)rpc|remote|call|invoke|dispatch|method")
 """What is called to run a method elsewhere by its name."""
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -216,6 +220,9 @@ class CallGraph:
                     values = self.evaluator.values(function, chains)
                     given = (each.of for each in values if isinstance(each, FunctionValue))
                     self.kept.setdefault(name, {}).update(dict.fromkeys(given))
+        self.operators: dict[str, dict[Function, None]] = {}
+        for name, of in self._registered():
+            self.operators.setdefault(name, {})[of] = None
         self.edges: dict[Function, list[Edge]] = {}
         self.lost: dict[Function, list[Lost]] = {}
         self.callers: dict[Function, list[Edge]] = {}
@@ -226,6 +233,30 @@ class CallGraph:
         for edge in [*self._channels(), *self._called_back()]:
             self.edges[edge.caller].append(edge)
             self.callers.setdefault(edge.callee, []).append(edge)
+
+    def _registered(self) -> Iterator[tuple[str, Function]]:
+        """Operators of torch that functions of Python stand for, by their full names: ``space.name``.
+
+        A decorator stands above its function; else the function is given: ``lib.impl("space::name", run, "CUDA")``,
+        ``register_custom_op(op_name="name", op_func=run)``.
+        """
+        for graph in self.graphs.values():
+            body = graph.body
+            for call in body.calls if body is not None else ():
+                space, _, name = call.text.partition("::")
+                if call.name in IMPLEMENTS and name:
+                    given = self._functions_of(body, call.given)
+                    if not given:
+                        below = (each for each in graph.functions if each.line > call.line and each.decorators)
+                        given = [each for each in below if each.line - call.line <= ABOVE][:1]
+                    yield from ((f"{space}.{name}", each) for each in given)
+                for keyword, chains in call.keywords:
+                    if keyword == "op_func":
+                        yield from ((f"*.{each.name}", each) for each in self._functions_of(body, chains))
+
+    def _functions_of(self, context: Function | None, chains: Iterable[Chain]) -> list[Function]:
+        values = self.evaluator.values(context, chains) if context is not None else ()
+        return [each.of for each in values if isinstance(each, FunctionValue)]
 
     # -- edges of one function -----------------------------------------------------------------------------------------
 
@@ -255,7 +286,8 @@ class CallGraph:
                 targets[target] = how
         if not targets and call.callee:
             # An extension that is built from C++ is a package that only its own code names: its functions are bound.
-            targets = dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
+            targets = dict.fromkeys(self._of_operator(values), "registry")
+            targets = targets or dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
             targets = targets or dict.fromkeys(self._of_library(call), "registry")
             if not targets and not self._is_external(function, call, values):
                 of = _of_actor(call)
@@ -577,6 +609,16 @@ class CallGraph:
         scored = [(len(words(each.name) & around) - 0.1 * len(words(each.name) - around), each) for each in found]
         best = max(score for score, _ in scored)
         return list(dict.fromkeys(each for score, each in scored if score == best))[:4]
+
+    def _of_operator(self, values: Iterable[Value]) -> list[Function]:
+        """Every implementation of an operator that is called by its full name: ``torch.ops.space.name(…)``."""
+        found: dict[Function, None] = {}
+        for value in values:
+            _, ops, name = value.dotted.partition("torch.ops.") if isinstance(value, External) else ("", "", "")
+            parts = name.split(".")[:2] if ops else []
+            for key in (".".join(parts), f"*.{parts[-1]}") if parts else ():
+                found.update(self.operators.get(key, {}))
+        return list(found)
 
     def _of_library(self, call: Call) -> list[Function]:
         """The only C function of a name of several words that Python has not: of a library that ctypes loads."""
