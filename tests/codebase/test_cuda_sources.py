@@ -8,6 +8,7 @@ import pytest
 
 from lmp.codebase.cpp import definitions
 from lmp.codebase.facts import RepoFacts
+from lmp.codebase.graph.graph import CallGraph
 
 Read = Callable[..., RepoFacts]
 
@@ -220,3 +221,36 @@ def test_a_kernel_that_a_function_chooses_and_constants_of_the_file(cuda: Callab
     started = sorted((launch.kernel, launch.place.line, launch.values["block"]) for launch in facts.launches)
     assert started == [("copy", 15, "(32, 4, 1)"), ("scale", 15, "(32, 4, 1)")]
     assert [(name, value) for name, value, _ in facts.macros] == [("THREADS", "32")]
+
+
+def test_a_kernel_that_a_macro_starts(cuda: Callable[[str], RepoFacts]) -> None:
+    # The launch of `scale` begins in line 8 of the text, and `run` uses its macro in lines 15 and 16 through another
+    # one. `copy` is started by a name that the macro of line 11 sets; of its two bodies one has nothing in it.
+    facts = cuda(
+        """
+        #if __CUDA_ARCH__ < 800
+        __global__ void copy(float* x) {}
+        #else
+        __global__ void copy(float* x) { x[0] = 1; }
+        #endif
+        template <int N> __global__ void scale(float* x) { x[0] = N; }
+        #define START(N) scale<N>   \\
+            <<<grid, 32>>>(x);
+        #define EACH(N) if (n == N) { START(N) }
+        #define COPY                \\
+            auto kernel = copy;     \\
+            kernel<<<1, 64>>>(x);
+        void run(float* x, int n, int grid) {
+          EACH(1);
+          EACH(2);
+          COPY;
+        }
+        """
+    )
+    started = sorted((each.kernel, each.place.line, each.inside, each.values["block"]) for each in facts.launches)
+    assert started == [("copy", 13, "run", "64"), ("scale", 8, "run", "32")]
+    assert [(each.name, each.place.line) for each in facts.kernels] == [("copy", 5), ("scale", 7)]
+    graph = CallGraph(facts.graphs)
+    (run,) = (each for each in graph.functions if each.name == "run")
+    found = {(edge.line, edge.callee.name) for edge in graph.edges[run]}
+    assert found == {(15, "scale"), (16, "scale"), (17, "copy")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from lmp.codebase.cpp_text import Code, without_comments
 from lmp.codebase.facts import EnvRead, Flag, Kernel, Place
@@ -55,7 +56,15 @@ def kernels(file: str, code: Code) -> list[Kernel]:
         if kernel is not None:
             # Two macros or attributes before one name are one kernel.
             found.setdefault(kernel[0], kernel[1])
-    return [found[at] for at in sorted(found)]
+    # What stands for a kernel where the device is too old does nothing.
+    works = {each.name for at, each in found.items() if not _is_empty(code, at)}
+    return [found[at] for at in sorted(found) if found[at].name not in works or not _is_empty(code, at)]
+
+
+def _is_empty(code: Code, at: int) -> bool:
+    """Whether nothing stands in the body of the kernel whose name is at a place."""
+    opening = code.bare.find("{", at)
+    return not code.bare[opening + 1 : code.closing(opening)].strip()
 
 
 def _marks(code: Code) -> dict[str, str]:
@@ -152,7 +161,48 @@ def launches(file: str, code: Code) -> list[Candidate]:
     for size, value, _ in sizes(file, code):
         known.setdefault(size, set()).add(value)
     found = [*_brackets(file, code, known), *_runtime(file, code, known)]
+    for macro in launching(code):
+        for each in _brackets(file, macro.body, known):
+            place = Place(file, macro.line + each.place.line - 1)
+            found.append(replace(each, place=place, inside=code.around(macro.uses[0]) if macro.uses else ""))
     return sorted(found, key=lambda each: each.place.line)
+
+
+@dataclass(frozen=True)
+class Macro:
+    """One whose text starts a kernel: its text, the line where that begins, and where it is used."""
+
+    name: str
+    body: Code
+    line: int
+    uses: tuple[int, ...]
+
+
+def launching(code: Code) -> list[Macro]:
+    """Macros that start a kernel, with their uses in functions; one that only another macro uses has those of that."""
+    if "<<<" not in code.code:
+        return []
+    every = {match[1]: match for match in DEFINE.finditer(code.code)}
+
+    def uses(name: str, deep: int = 4) -> list[int]:
+        found = [match.start() for match in re.finditer(rf"\b{re.escape(name)}\b", code.bare)]
+        if found or not deep:
+            return found
+        around = [other for other, match in every.items() if re.search(rf"\b{re.escape(name)}\b", match[3])]
+        return sorted({at for other in around if other != name for at in uses(other, deep - 1)})
+
+    return [
+        Macro(name, Code(match[3].replace("\\\n", " \n")), code.line(match.start(3)), tuple(uses(name)))
+        for name, match in every.items()
+        if "<<<" in match[3]
+    ]
+
+
+def started(macro: Macro) -> list[str]:
+    """The names of the kernels that a macro starts."""
+    found = (_callee(macro.body, match.start()) for match in re.finditer("<<<", macro.body.bare))
+    named = [(re.split(r"\s*::\s*", each[0])[-1], each[1]) for each in found if each is not None]
+    return list(dict.fromkeys(one for name, at in named for one in _variable(macro.body, name, at) or [name]))
 
 
 def _brackets(file: str, code: Code, known: Mapping[str, set[str]]) -> Iterator[Candidate]:

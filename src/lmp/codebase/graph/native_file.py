@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lmp.codebase.cpp_text import Code, without_comments
+from lmp.codebase.cuda import launching, started
 from lmp.codebase.facts import Definition
 from lmp.codebase.graph.records import Applied, Call, Chain, Class, FileGraph, Function, Hazard, settle
 
@@ -114,7 +115,12 @@ def file_graph(file: str, code: Code, found: Iterable[Definition]) -> FileGraph:
             graph.classes.setdefault(each.name, made)
         else:
             functions.append(_function(each, file, code, bare, starts))
+    by_macro = [(at, macro) for macro in launching(code) for at in macro.uses]
     for one in functions:
+        # What a macro starts is called where the macro stands.
+        for at, macro in by_macro:
+            if one.line <= (line := code.line(at)) <= one.end:
+                one.calls += [Call(line, ((name,),), written=name) for name in started(macro)]
         around = one.qualname.rpartition(".")[0]
         if around in classes:
             one.owner = classes[around]

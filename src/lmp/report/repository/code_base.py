@@ -151,8 +151,9 @@ class CodeBase:
         for file in self.code:
             pattern, comment = (_PYTHON_GUARD, "#") if file.language == "python" else (_C_GUARD, "//")
             for at, line in enumerate(self.lines(file.file), 1):
-                guard = pattern.search(line) if len(line) < 400 else None
-                if guard is not None and not line.lstrip().startswith(comment):
+                # What a comment repeats of a condition, as behind #else, asks for nothing.
+                guard = pattern.search(line.partition(comment)[0]) if len(line) < 400 else None
+                if guard is not None:
                     text = " ".join(guard[0].split())
                     place, number = found.get(text, (Place(file.file, at), 0))
                     found[text] = place, number + 1
