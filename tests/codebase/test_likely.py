@@ -132,7 +132,8 @@ def test_what_users_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_each_section_has_weights() -> None:
     weights = likely.weights()
-    assert set(weights) == set(likely.LEAST)
+    assert {name for name in weights if ": " not in name} == set(likely.LEAST)
+    assert {name.partition(":")[0] for name in weights if ": " in name} == {"sampling", "attention"}
     assert all("" in each and len(each) > 20 for each in weights.values())
     assert all(math.isfinite(weight) for each in weights.values() for weight in each.values())
 
@@ -145,7 +146,8 @@ def test_the_fit_keeps_what_tells_and_drops_what_does_not(monkeypatch: pytest.Mo
     samples = [((("run.py", 10 * at),), {"tells": float(at % 4 < 2), "noise": float(at % 2)}) for at in range(120)]
     rows = [{"weight": "core", "file": "run.py", "line": 10 * at} for at in range(120) if at % 4 < 2]
     bases = {"one": samples, "two": samples}
-    fit = fit_roles.Fit("sampling", bases, {name: {"sampling": rows} for name in bases})
+    named = {name: fit_roles.labels("sampling", {"sampling": rows}, of) for name, of in bases.items()}
+    fit = fit_roles.Fit("sampling", bases, named)
     weights, added = fit.of(["one", "two"])
     by_name = dict(zip(fit.names, weights, strict=True))
     assert by_name["tells"] > 1
@@ -223,3 +225,18 @@ def test_a_rule_of_many_is_known_by_the_first_word_of_its_reason(reading: Readin
     }
     assert ruled["scheduler"] == {"ruled as it joins"}
     assert ruled["sampling"] == set()
+
+
+def test_the_role_is_the_one_that_witnesses_speak_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of `release_slots` two words count for `free` (2 - 1 = 1), and the rule's word for `layout` (0.5); a section of
+    # which no role was fitted keeps the role of its rule.
+    fitted = {
+        "kv_cache": {"": 0.0},
+        "kv_cache: free": {"": -1.0, "says release": 2.0},
+        "kv_cache: layout": {"": 0.0, "ruled as layout": 0.5},
+    }
+    monkeypatch.setattr(likely, "weights", lambda: fitted)
+    place = Place("a.py", 1)
+    assert likely.likeliest_role(Row("kv_cache", "layout", "Cache.release_slots", place), {}) == "free"
+    assert likely.likeliest_role(Row("kv_cache", "layout", "Cache.keep", place), {}) == "layout"
+    assert likely.likeliest_role(Row("attention", "module", "Cache.release_slots", place), {}) == "module"

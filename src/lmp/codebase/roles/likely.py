@@ -49,6 +49,62 @@ KEPT = 0.15
 ALONE = 0.1
 """How likely what no rule shows must be by what its code does, whatever it, its file and its folder are named."""
 NAMES = ("named ", "file ", "folder ")
+ROLE_WORDS = frozenset(
+    (
+        *("add", "admit", "advance", "alloc", "allocate", "append", "apply", "available", "backend", "batch", "block"),
+        *(
+            "bytes",
+            "cache",
+            "can",
+            "capacity",
+            "check",
+            "choose",
+            "chunk",
+            "clear",
+            "config",
+            "copy",
+            "count",
+            "create",
+        ),
+        *(
+            "decode",
+            "dispatch",
+            "drop",
+            "empty",
+            "evict",
+            "export",
+            "extend",
+            "fetch",
+            "filter",
+            "finish",
+            "fork",
+            "free",
+        ),
+        *("fwd", "forward", "generate", "get", "grow", "handle", "has", "import", "init", "insert", "join", "kernel"),
+        *("kv", "len", "length", "limit", "load", "logit", "logits", "loop", "make", "mask", "match", "max", "memory"),
+        *(
+            "merge",
+            "metadata",
+            "min",
+            "new",
+            "next",
+            "num",
+            "order",
+            "page",
+            "param",
+            "params",
+            "penalty",
+            "plan",
+            "pop",
+        ),
+        *("preempt", "prefill", "prepare", "priority", "process", "processor", "push", "put", "queue", "read", "recv"),
+        *("ref", "release", "remove", "reorder", "reserve", "reset", "resize", "restore", "resume", "run", "sample"),
+        *("save", "schedule", "scheduler", "seed", "seeds", "select", "send", "set", "shift", "size", "sort", "split"),
+        *("step", "store", "submit", "swap", "table", "take", "token", "top", "trim", "truncate", "update", "used"),
+        *("wait", "write"),
+    )
+)
+"""Words of a name that tell one role of a section from another, and never whether it has one."""
 OUTSIDE = (
     *("abstract", "aside", "beside", "callees", "callers", "class", "constructor"),
     *("lines", "method", "named ", "private", "subclasses", "things "),
@@ -101,18 +157,10 @@ class Likely:
         found: dict[str, list[tuple[float, Row]]] = {section: [] for section in roles}
         weight = weights()
         for section, key, witnesses in self.things():
-            row = self.shown[section].get(key)
-            if key not in self.weighing.things and key not in self.ruled[section] and row is None:
-                continue
             chance = shown_at(section, weight[section], witnesses)
-            if chance is not None:
-                row = row or self.ruled[section].get(key)
-                if row is None:
-                    thing = self.weighing.things[key]
-                    row = Row(
-                        section, roles[section](thing.name, thing), name_of(thing), Place(*key), "by its witnesses"
-                    )
-                found[section].append((chance, row))
+            row = self.row(section, key, roles[section]) if chance is not None else None
+            if row is not None and chance is not None:
+                found[section].append((chance, replace(row, role=likeliest_role(row, witnesses))))
         for rows in found.values():
             rows.sort(key=lambda each: -each[0])
         return [
@@ -120,6 +168,14 @@ class Likely:
             for rows in found.values()
             for chance, row in rows[:MOST_ROWS]
         ]
+
+    def row(self, section: str, key: Key, role: Callable[[str, Thing], str]) -> Row | None:
+        """What a section says of a thing: as its rules have it, else by the thing alone."""
+        row = self.shown[section].get(key) or self.ruled[section].get(key)
+        thing = self.weighing.things.get(key)
+        if row is None and thing is not None:
+            row = Row(section, role(thing.name, thing), name_of(thing), Place(*key), "by its witnesses")
+        return row
 
     def beginnings(self) -> list[Row]:
         """Ways to run: those that rules found as they order them, then others, the likeliest first."""
@@ -405,6 +461,24 @@ def shown_at(section: str, weight: Mapping[str, float], witnesses: Mapping[str, 
         return chance if chance >= KEPT else None
     enough = chance >= LEAST[section] and (section in IN_ANY_CASE or alone(weight, witnesses))
     return chance if enough else None
+
+
+def of_role(row: Row) -> Witnesses:
+    """What tells which role a thing has in its section: its rule's word, the verbs of its name, and what it is."""
+    name = row.symbol.rpartition(".")[2]
+    return {f"ruled as {row.role}": 1.0, **{f"says {word}": 1.0 for word in sorted(ROLE_WORDS & split(name))}}
+
+
+def likeliest_role(row: Row, witnesses: Witnesses) -> str:
+    """The role that its witnesses speak for most; that of its rule where none was fitted."""
+    every = {**witnesses, **of_role(row)}
+    begun = f"{row.section}: "
+    chances = {
+        name.removeprefix(begun): chance_of(weight, every)
+        for name, weight in weights().items()
+        if name.startswith(begun)
+    }
+    return max(chances, key=lambda each: (chances[each], each == row.role), default=row.role)
 
 
 def is_candidate(row: Row) -> bool:

@@ -355,7 +355,12 @@ class Study:
             found += self._component("runtime loop", [self.definition_of(each) for each in self.loops[:5]])
         for title, section, roles in PARTS:
             every = self.ways if section == "entry_points" else self.ranked(section)
-            rows = [row for row in every if row.role in roles and not is_candidate(row)]
+            rows = [row for row in every if row.role in roles]
+            sure = [row for row in rows if not is_candidate(row)]
+            # A class is as sure as the surest of its methods.
+            rows = [
+                row for row in rows if row in sure or any(each.symbol.startswith(f"{row.symbol}.") for each in sure[:1])
+            ]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
@@ -551,8 +556,8 @@ _PREPARES = re.compile(
 
 def _plainest_first(rows: list[Row]) -> list[Row]:
     """Rows in their order, but for those that are about as likely as the first and named as another of these and by
-    what they add to it."""
-    near = [row for row in rows if row.rank <= rows[0].rank + NEARLY]
+    what they add to it. The class of the first stands for it."""
+    near = [row for row in rows if row.rank <= rows[0].rank + NEARLY or rows[0].symbol.startswith(f"{row.symbol}.")]
     variants = [row for row in near if any(words(other.symbol) < words(row.symbol) for other in near)]
     return [*(row for row in rows if row not in variants), *variants]
 
