@@ -258,7 +258,8 @@ def test_what_is_much_alike_comes_last(tmp_path: Path) -> None:
 
 def test_work_that_is_replaced_before_anything_reads_it(tmp_path: Path) -> None:
     # Both branches above line 6 are lost; the second name of 12 is lost where 13 should have added to it. What line 14
-    # sets is read in 15, the first value of 17 is no work, and between 20 and 23 the loop may read or end.
+    # sets is read in 15, the first value of 17 is no work, and between 20 and 23 the loop may read or end. Lines 25 and
+    # 26 leave the first item out.
     text = """def draw(logits, temperature):
     if temperature == 0:
         token = logits.argmax(-1)
@@ -282,7 +283,10 @@ def ping(first, second):
     for each in second:
         print(best)
     best = max(second)
-    return best
+    print(best)
+    one = next(first)
+    one = next(first)
+    return one
 """
     assert slips(tmp_path, text, "dead store") == {("dead store", 5), ("dead store", 12)}
 

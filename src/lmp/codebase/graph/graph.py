@@ -285,8 +285,8 @@ class CallGraph:
                 targets.pop(target, None)
                 targets[target] = how
         if not targets and call.callee:
-            # An extension that is built from C++ is a package that only its own code names: its functions are bound.
             targets = dict.fromkeys(self._of_operator(values), "registry")
+            # An extension that is built from C++ is a package that only its own code names: its functions are bound.
             targets = targets or dict.fromkeys(self._bound(function, call.callee[0], call.name), "registry")
             targets = targets or dict.fromkeys(self._of_library(call), "registry")
             if not targets and not self._is_external(function, call, values):

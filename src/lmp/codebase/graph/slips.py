@@ -164,8 +164,10 @@ def _of_block(source: Source, block: list[ast.stmt]) -> Found:
             if not isinstance(later, ast.Assign | ast.AnnAssign | ast.Expr):
                 # What it leads to may read it, or end before it is replaced.
                 break
-            if _assigned(later) == name:
-                yield "dead store", made[-1].lineno, source.written(made[-1])
+            if isinstance(later, ast.Assign) and _assigned(later) == name:
+                # What is asked twice in the same words leaves one out, as the next item.
+                if all(source.written(one.value) != source.written(later.value) for one in made):
+                    yield "dead store", made[-1].lineno, source.written(made[-1])
                 break
 
 
