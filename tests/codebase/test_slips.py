@@ -315,3 +315,17 @@ def test_a_package_that_no_file_of_the_build_names(tmp_path: Path) -> None:
     run = Row("entry_points", "library", "run", Place("net/main.py", 3))
     (found,) = [each for each in pitfalls(reading, [run], []) if each.kind == "package"]
     assert found.effect == "No file of the build names the package: unless another one brings it, the import fails."
+
+
+def test_what_a_readme_imports_and_the_package_has_not(tmp_path: Path) -> None:
+    # Line 4 has a hyphen, `Engin` is not what `net` has, and `other` is another package's.
+    readme = (
+        "# net\n\n```python\nfrom net-work import Engine\nfrom net import Engin, Engine\nfrom other import X\n```\n"
+    )
+    (tmp_path / "README.md").write_text(readme)
+    for name in ("net", "net_work"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("class Engine:\n    def run(self):\n        return 1\n")
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    found = [(each.cause.line, each.written) for each in pitfalls(reading, [], []) if each.kind == "import"]
+    assert sorted(found) == [(4, "from net-work import Engine"), (5, "from net import Engin")]

@@ -133,6 +133,7 @@ def package_scripts(file: str, text: str) -> list[EntryPoint]:
 
 
 IMPORTED = re.compile(r"^[ \t>]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
+SHOWN = re.compile(IMPORTED.pattern.replace(r"([\w.]+)", r"([\w.-]+)"), re.MULTILINE)
 IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE)
 
 
@@ -163,6 +164,18 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
     said = Counter(re.findall(r"\w+", text))
     ranked = sorted(names.items(), key=lambda each: -said[each[1][1]])
     return [(module, name, _methods_of(written, text)) for written, (module, name) in ranked]
+
+
+def shown_imports(file: str, text: str) -> list[tuple[str, str, Place]]:
+    """What such a text imports by ``from``, as it is written: module, name, and the place of the line."""
+    if not _is_readme(file):
+        return []
+    found: list[tuple[str, str, Place]] = []
+    for match in SHOWN.finditer(text):
+        place = Place(file, text.count("\n", 0, match.start(1)) + 1)
+        names = re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", match[2]))
+        found += [(match[1], name, place) for name in names]
+    return found
 
 
 def told_paths(file: str, text: str) -> dict[str, int]:

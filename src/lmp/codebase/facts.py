@@ -185,6 +185,8 @@ class RepoFacts:
     entries: list[EntryPoint] = field(default_factory=list)
     told: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
     """Module and name of what the README imports, and the methods that it calls by that name."""
+    shown_imports: list[tuple[str, str, Place]] = field(default_factory=list)
+    """Module and name of what the README imports, as it is written, and where."""
     shown: dict[str, int] = field(default_factory=dict)
     """Paths that the README has, without ending, and how often."""
     commands: list[tuple[str, str, str, str]] = field(default_factory=list)

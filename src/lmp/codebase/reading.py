@@ -166,6 +166,7 @@ class _Reading:
     def settings(self, file: str, kind: str, text: str) -> None:
         self.facts.entries.extend(entries.package_scripts(file, text))
         self.facts.told.extend(entries.told_imports(file, text))
+        self.facts.shown_imports.extend(entries.shown_imports(file, text))
         self.facts.shown.update(entries.told_paths(file, text))
         found = settings_files.config_file(file, kind, text)
         if found is not None:

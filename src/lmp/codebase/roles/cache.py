@@ -147,8 +147,7 @@ def _is_aside(method: Function) -> bool:
 def role_of(name: str, thing: object) -> str:
     if isinstance(thing, Class):
         return "layout"
-    writes = not isinstance(thing, Function) or thing.writes
-    return next((role for role, pattern in ROLES if re.search(pattern, name)), "update" if writes else "accounting")
+    return next((role for role, pattern in ROLES if re.search(pattern, name)), "update")
 
 
 def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:

@@ -381,32 +381,47 @@ def _attributes(reading: Reading, of: Class) -> set[str]:
 
 
 def _of_imports(reading: Reading) -> Iterator[Pitfall]:
-    """Names that a module of the code base is asked for and does not have."""
-    modules = reading.graph.evaluator.modules
+    """Names that a module of the code base is asked for and does not have, by its own files and by its README."""
     for file, graph in reading.facts.graphs.items():
         for name, line in graph.imported_at.items() if reading.is_own(file) else ():
-            found = modules.of_import(graph.imports.get(name, ""), file)
-            if found is None or not found[1] or found[0] == file:
-                continue
-            asked, _, within = found[1].partition(".")
-            parts = module_parts(found[0])
-            first = graph.imports[name].partition(".")[0]
-            around = "/".join(parts[: parts.index(first) if first in parts else len(parts)])
-            if f"{around}/__init__.py" in reading.roles:
-                # A name that is looked for at the top is no module inside of a package.
-                continue
-            there = reading.facts.graphs[found[0]]
-            has = (there.top, there.classes, there.names, there.imports, there.body.reads if there.body else ())
-            if there.stars or any("__getattr__" in each or asked in each for each in has):
-                continue
-            folder = found[0].removesuffix("/__init__.py")
-            if not any(each.startswith(f"{folder}/{asked}") for each in reading.roles):
+            effect = _ends_import(reading, graph.imports.get(name, ""), file)
+            if effect:
                 where = Place(file, line)
-                effect = f"{found[0]} has no such name, so that the import ends with an ImportError."
-                if within:
-                    effect = f"{folder} has no module {asked}, so that the import ends with a ModuleNotFoundError."
                 said = "The file is imported.", effect, "Import it from where it is."
                 yield Pitfall("import", name, where, where, *said, name)
+    told: set[str] = set()
+    for module, name, place in reading.facts.shown_imports:
+        effect = _ends_import(reading, f"{module}.{name}", "")
+        if "-" in module and reading.graph.evaluator.modules.file(module.replace("-", "_"), "") is not None:
+            effect = "A name of Python has no hyphen, so that the line ends with a SyntaxError."
+        if effect and f"{module}.{name}" not in told:
+            told.add(f"{module}.{name}")
+            said = "The example is run as it stands.", effect, "Import what the package has."
+            yield Pitfall("import", name, place, place, *said, f"from {module} import {name}")
+
+
+def _ends_import(reading: Reading, dotted: str, file: str) -> str:
+    """How an import of a module of the code base ends, where that does not have what is asked for; else nothing."""
+    found = reading.graph.evaluator.modules.of_import(dotted, file)
+    if found is None or not found[1] or found[0] == file:
+        return ""
+    asked, _, within = found[1].partition(".")
+    parts = module_parts(found[0])
+    first = dotted.partition(".")[0]
+    around = "/".join(parts[: parts.index(first) if first in parts else len(parts)])
+    if f"{around}/__init__.py" in reading.roles:
+        # A name that is looked for at the top is no module inside of a package.
+        return ""
+    there = reading.facts.graphs[found[0]]
+    has = (there.top, there.classes, there.names, there.imports, there.body.reads if there.body else ())
+    if there.stars or any("__getattr__" in each or asked in each for each in has):
+        return ""
+    folder = found[0].removesuffix("/__init__.py")
+    if any(each.startswith(f"{folder}/{asked}") for each in reading.roles):
+        return ""
+    if within:
+        return f"{folder} has no module {asked}, so that the import ends with a ModuleNotFoundError."
+    return f"{found[0]} has no such name, so that the import ends with an ImportError."
 
 
 IMPORTED_AS = {
