@@ -32,6 +32,8 @@ ASKS_DEVICE = tuple(
 HOLDS = ("Sequential", "ModuleList")
 FIRST = 120
 """Letters of a call in which its form is looked for."""
+FURTHER = 16
+"""Statements of a block behind one that is replaced: further on nobody reads the two together."""
 
 
 def missing(source: Source) -> frozenset[str]:
@@ -156,7 +158,7 @@ def _of_block(source: Source, block: list[ast.stmt]) -> Found:
         name = next(iter(names), "")
         if not name or len(names) > 1 or not all(isinstance(one.value, ast.Call | ast.BinOp) for one in made):
             continue
-        for later in block[number + 1 :]:
+        for later in block[number + 1 : number + 1 + FURTHER]:
             if any(
                 isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load) for one in walk(later)
             ):
