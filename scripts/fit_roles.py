@@ -58,7 +58,7 @@ def samples(folder: Path) -> dict[str, Samples]:
     """Section -> its things or calls with their witnesses. A thing is told with the lines that do it."""
     reading = Reading(read_repository(folder, Selection(), lambda at, of, file: None))
     found = likely(reading)
-    every: dict[str, Samples] = {section: [] for section in (*found.ruled, *(ROLES + each for each in found.ruled))}
+    every: dict[str, Samples] = {section: [] for section in (*found.ruled, *(ROLES + each for each in TOLD_APART))}
     roles = {section: role for section, (_, role) in PLAYED.items()}
     things: list[tuple[Row, Witnesses]] = []
     for section, key, witnesses in found.things():
@@ -69,7 +69,8 @@ def samples(folder: Path) -> dict[str, Samples]:
     for row, (_, witnesses) in zip(told, things, strict=True):
         ends = (row.key, *((row.place.file, line) for line, _ in row.lines))
         every[row.section].append((ends, witnesses))
-        every[ROLES + row.section].append((ends, {**witnesses, **of_role(row)}))
+        if row.section in TOLD_APART:
+            every[ROLES + row.section].append((ends, {**witnesses, **of_role(row)}))
     every["entry_points"] = [((key,), witnesses) for key, witnesses in found.starts()]
     every["nesting"] = [((edge.caller.key, edge.callee.key), witnesses) for edge, witnesses in found.calls()]
     traps = pitfalls.candidates(reading, every_row(reading), nesting(reading))

@@ -668,6 +668,8 @@ def test_functions_of_a_module_that_begin_alike(tmp_path: Path) -> None:
         ("OrderedDict[Tuple[int, int], A]", "self.parts[key].run()", "A.run"),
         ("Dict[str, List[A]]", "self.parts[key][0].run()", "A.run"),
         ("Dict[A, int]", "self.parts[key].run()", ""),
+        # It says nothing of its elements, and ends no report.
+        ("Dict[()]", "self.parts[key].run()", ""),
         ("Tuple[int, A]", "self.parts[1].run()", "A.run"),
         ("Tuple[int, A]", "self.parts[0].run()", ""),
         ("tuple[A, ...]", "self.parts[3].run()", "A.run"),

@@ -57,8 +57,9 @@ def kernels(file: str, code: Code) -> list[Kernel]:
             # Two macros or attributes before one name are one kernel.
             found.setdefault(kernel[0], kernel[1])
     # What stands for a kernel where the device is too old does nothing.
-    works = {each.name for at, each in found.items() if not _is_empty(code, at)}
-    return [found[at] for at in sorted(found) if found[at].name not in works or not _is_empty(code, at)]
+    empty = {at for at in found if _is_empty(code, at)}
+    works = {each.name for at, each in found.items() if at not in empty}
+    return [found[at] for at in sorted(found) if at not in empty or found[at].name not in works]
 
 
 def _is_empty(code: Code, at: int) -> bool:
@@ -184,12 +185,16 @@ def launching(code: Code) -> list[Macro]:
         return []
     every = {match[1]: match for match in DEFINE.finditer(code.code)}
 
-    def uses(name: str, deep: int = 4) -> list[int]:
-        found = [match.start() for match in re.finditer(rf"\b{re.escape(name)}\b", code.bare)]
-        if found or not deep:
-            return found
-        around = [other for other, match in every.items() if re.search(rf"\b{re.escape(name)}\b", match[3])]
-        return sorted({at for other in around if other != name for at in uses(other, deep - 1)})
+    def uses(name: str) -> list[int]:
+        found: set[int] = set()
+        waiting = [name]
+        for each in waiting:
+            word = re.compile(rf"\b{re.escape(each)}\b")
+            here = {match.start() for match in word.finditer(code.bare)}
+            found |= here
+            if not here:
+                waiting += [other for other, at in every.items() if other not in waiting and word.search(at[3])]
+        return sorted(found)
 
     return [
         Macro(name, Code(match[3].replace("\\\n", " \n")), code.line(match.start(3)), tuple(uses(name)))
@@ -200,9 +205,7 @@ def launching(code: Code) -> list[Macro]:
 
 def started(macro: Macro) -> list[str]:
     """The names of the kernels that a macro starts."""
-    found = (_callee(macro.body, match.start()) for match in re.finditer("<<<", macro.body.bare))
-    named = [(re.split(r"\s*::\s*", each[0])[-1], each[1]) for each in found if each is not None]
-    return list(dict.fromkeys(one for name, at in named for one in _variable(macro.body, name, at) or [name]))
+    return list(dict.fromkeys(name for each in _brackets("", macro.body, {}) for name in each.names))
 
 
 def _brackets(file: str, code: Code, known: Mapping[str, set[str]]) -> Iterator[Candidate]:

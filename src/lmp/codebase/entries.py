@@ -149,7 +149,7 @@ def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]
     names: dict[str, tuple[str, str]] = {}
     modules = {alias or module: module for module, alias in IMPORTS.findall(text)}
     for module, imported in IMPORTED.findall(text):
-        for each in re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", imported)):
+        for each in _names_in(imported):
             names[each] = module, each
             modules[each] = f"{module}.{each}"
     for first, module in modules.items():
@@ -173,9 +173,13 @@ def shown_imports(file: str, text: str) -> list[tuple[str, str, Place]]:
     found: list[tuple[str, str, Place]] = []
     for match in SHOWN.finditer(text):
         place = Place(file, text.count("\n", 0, match.start(1)) + 1)
-        names = re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", match[2]))
-        found += [(match[1], name, place) for name in names]
+        found += [(match[1], name, place) for name in _names_in(match[2])]
     return found
+
+
+def _names_in(imported: str) -> list[str]:
+    """What stands behind ``import``, without comments and other names."""
+    return re.findall(r"\w+", re.sub(r"#[^\n]*|\bas[ \t]+\w+", "", imported))
 
 
 def told_paths(file: str, text: str) -> dict[str, int]:

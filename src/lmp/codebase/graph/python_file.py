@@ -690,22 +690,25 @@ class _Reader:
                     continue
             elif isinstance(each, ast.Name | ast.Attribute):
                 found.extend(self._chains(each))
-            elif isinstance(each, ast.Subscript) and _plain(each.value)[-1:] == ["Callable"]:
-                # What is called is none of the objects that it takes and returns.
-                continue
-            elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple) and _name(each.value) in KEYED:
-                found.extend((*chain, MANY) for chain in self.annotation(each.slice.elts[-1]))
-            elif isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Tuple) and _name(each.value) in TUPLES:
-                for number, one in enumerate(each.slice.elts):
-                    of = MANY if isinstance(each.slice.elts[-1], ast.Constant) else at(number)
-                    found.extend((*chain, of) for chain in self.annotation(one))
             elif isinstance(each, ast.Subscript):
+                name = _name(each.value)
+                parts = each.slice.elts if isinstance(each.slice, ast.Tuple) else []
+                if name == "Callable":
+                    # What is called is none of the objects that it takes and returns.
+                    continue
+                if parts and name in KEYED:
+                    found.extend((*chain, MANY) for chain in self.annotation(parts[-1]))
+                    continue
+                if parts and name in TUPLES:
+                    for number, one in enumerate(parts):
+                        of = MANY if isinstance(parts[-1], ast.Constant) else at(number)
+                        found.extend((*chain, of) for chain in self.annotation(one))
+                    continue
                 inside = self.annotation(each.slice) if not isinstance(each.slice, ast.Tuple) else ()
-                if _plain(each.value)[-1:] in (["type"], ["Type"]):
+                if name in ("type", "Type"):
                     found.extend((*chain, CLASS) for chain in inside)
                     continue
-                many = _plain(each.value)[-1:] and _plain(each.value)[-1] not in ("Optional", "Annotated")
-                if inside and many:
+                if inside and name and name not in ("Optional", "Annotated"):
                     found.extend((*chain, MANY) for chain in inside)
                 else:
                     waiting.append(each.slice)

@@ -51,57 +51,10 @@ ALONE = 0.1
 NAMES = ("named ", "file ", "folder ")
 ROLE_WORDS = frozenset(
     (
-        *("add", "admit", "advance", "alloc", "allocate", "append", "apply", "available", "backend", "batch", "block"),
-        *(
-            "bytes",
-            "cache",
-            "can",
-            "capacity",
-            "check",
-            "choose",
-            "chunk",
-            "clear",
-            "config",
-            "copy",
-            "count",
-            "create",
-        ),
-        *(
-            "decode",
-            "dispatch",
-            "drop",
-            "empty",
-            "evict",
-            "export",
-            "extend",
-            "fetch",
-            "filter",
-            "finish",
-            "fork",
-            "free",
-        ),
-        *("fwd", "forward", "generate", "get", "grow", "handle", "has", "import", "init", "insert", "join", "kernel"),
-        *("kv", "len", "length", "limit", "load", "logit", "logits", "loop", "make", "mask", "match", "max", "memory"),
-        *(
-            "merge",
-            "metadata",
-            "min",
-            "new",
-            "next",
-            "num",
-            "order",
-            "page",
-            "param",
-            "params",
-            "penalty",
-            "plan",
-            "pop",
-        ),
-        *("preempt", "prefill", "prepare", "priority", "process", "processor", "push", "put", "queue", "read", "recv"),
-        *("ref", "release", "remove", "reorder", "reserve", "reset", "resize", "restore", "resume", "run", "sample"),
-        *("save", "schedule", "scheduler", "seed", "seeds", "select", "send", "set", "shift", "size", "sort", "split"),
-        *("step", "store", "submit", "swap", "table", "take", "token", "top", "trim", "truncate", "update", "used"),
-        *("wait", "write"),
+        *("add", "apply", "backend", "batch", "block", "chunk", "config", "create", "decode", "forward"),
+        *("fwd", "generate", "get", "init", "kernel", "kv", "logit", "make", "metadata", "param", "params"),
+        *("penalty", "prepare", "process", "processor", "sample", "seed", "set", "split", "step", "token"),
+        *("top", "update"),
     )
 )
 """Words of a name that tell one role of a section from another, and never whether it has one."""
@@ -158,8 +111,10 @@ class Likely:
         weight = weights()
         for section, key, witnesses in self.things():
             chance = shown_at(section, weight[section], witnesses)
-            row = self.row(section, key, roles[section]) if chance is not None else None
-            if row is not None and chance is not None:
+            if chance is None:
+                continue
+            row = self.row(section, key, roles[section])
+            if row is not None:
                 found[section].append((chance, replace(row, role=likeliest_role(row, witnesses))))
         for rows in found.values():
             rows.sort(key=lambda each: -each[0])

@@ -118,8 +118,10 @@ class Reading:
 
     @cached_property
     def replaced(self) -> frozenset[str]:
-        """Files of Python that no other file imports and nobody runs, and most of whose classes have the names of those
-        of a file that is imported: what stood there before, or was written for another framework."""
+        """Files of Python that no other file imports and nobody runs, with the classes of a file that is imported.
+
+        They are what stood there before, or was written for another framework. Most names of classes have to be there.
+        """
         graphs = {file: graph for file, graph in self.facts.graphs.items() if file.endswith(".py")}
         modules = self.graph.evaluator.modules
         taken = {each.place.file for each in self.facts.entries} | {

@@ -192,6 +192,7 @@ class Study:
         first the methods that run a model, then what makes an object."""
         found: dict[Place, tuple[Definition, list[str]]] = {}
         runs: dict[Place, tuple[Definition, list[str]]] = {}
+        callers = {edge.caller for edge in self.ruled_edges}
         for row in self.ways:
             of = self.base.definition(row.place.file, row.symbol) if row.role == "library" else None
             if of is None or not self.base.is_own(of.place.file):
@@ -203,19 +204,15 @@ class Study:
                 of, taken = made, [_without_type(each) for each in parameters(node)]
             if names := _with_default(taken):
                 found.setdefault(of.place, (of, names))
-            for method in self._running(row.place):
+            known = self._classes.get((row.place.file, row.place.line))
+            methods = known.methods.values() if known is not None else ()
+            for method in (each for each in methods if each in callers and each.name[:1] != "_"):
                 of = self.base.definition(method.file, method.qualname)
                 node = function_at(self.base, Place(method.file, method.line))
                 names = _with_default(map(_without_type, parameters(node))) if node is not None else []
                 if of is not None and names:
                     runs.setdefault(of.place, (of, names))
         return list({**runs, **found}.values())
-
-    def _running(self, place: Place) -> list[Function]:
-        """Public methods of a class from which the nesting goes on."""
-        of = self._classes.get((place.file, place.line))
-        callers = {edge.caller for edge in self.ruled_edges}
-        return [each for each in of.methods.values() if each in callers and each.name[:1] != "_"] if of else []
 
     def _filled(self, of: Definition) -> list[list[str]]:
         """The fields of a dataclass that have a default and can be given: name and default."""
@@ -356,11 +353,9 @@ class Study:
         for title, section, roles in PARTS:
             every = self.ways if section == "entry_points" else self.ranked(section)
             rows = [row for row in every if row.role in roles]
-            sure = [row for row in rows if not is_candidate(row)]
             # A class is as sure as the surest of its methods.
-            rows = [
-                row for row in rows if row in sure or any(each.symbol.startswith(f"{row.symbol}.") for each in sure[:1])
-            ]
+            surest = next((row.symbol for row in rows if not is_candidate(row)), "")
+            rows = [row for row in rows if not is_candidate(row) or surest.startswith(f"{row.symbol}.")]
             held = [row for row in rows if not row.why.startswith("by ")]
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
