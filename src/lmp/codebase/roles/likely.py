@@ -51,10 +51,18 @@ ALONE = 0.1
 NAMES = ("named ", "file ", "folder ")
 ROLE_WORDS = frozenset(
     (
-        *("add", "apply", "backend", "batch", "block", "chunk", "config", "create", "decode", "forward"),
-        *("fwd", "generate", "get", "init", "kernel", "kv", "logit", "make", "metadata", "param", "params"),
-        *("penalty", "prepare", "process", "processor", "sample", "seed", "set", "split", "step", "token"),
-        *("top", "update"),
+        *("add", "admit", "advance", "alloc", "allocate", "append", "apply", "available", "backend"),
+        *("batch", "block", "bytes", "cache", "can", "capacity", "check", "choose", "chunk", "clear"),
+        *("config", "copy", "count", "create", "decode", "dispatch", "drop", "empty", "evict", "export"),
+        *("extend", "fetch", "filter", "finish", "fork", "forward", "free", "fwd", "generate", "get"),
+        *("grow", "handle", "has", "import", "init", "insert", "join", "kernel", "kv", "len", "length"),
+        *("limit", "load", "logit", "logits", "loop", "make", "mask", "match", "max", "memory", "merge"),
+        *("metadata", "min", "new", "next", "num", "order", "page", "param", "params", "penalty", "plan"),
+        *("pop", "preempt", "prefill", "prepare", "priority", "process", "processor", "push", "put"),
+        *("queue", "read", "recv", "ref", "release", "remove", "reorder", "reserve", "reset", "resize"),
+        *("restore", "resume", "run", "sample", "save", "schedule", "scheduler", "seed", "seeds", "select"),
+        *("send", "set", "shift", "size", "sort", "split", "step", "store", "submit", "swap", "table"),
+        *("take", "token", "top", "trim", "truncate", "update", "used", "wait", "write"),
     )
 )
 """Words of a name that tell one role of a section from another, and never whether it has one."""
