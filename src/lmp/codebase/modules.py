@@ -19,10 +19,13 @@ class Modules:
         self._foreign = foreign
         self._by_tail: dict[tuple[str, ...], list[str]] = {}
         self._parts: dict[str, tuple[str, ...]] = {}
+        self._packages: set[tuple[str, ...]] = set()
         self._found: dict[tuple[str, str], str | None] = {}
         for file in sorted(files):
             if file.endswith(".py"):
                 self._parts[file] = parts = module_parts(file)
+                if file.endswith("/__init__.py"):
+                    self._packages.add(parts)
                 for tail in {parts[-1:] or ("",), parts[-2:] or ("",)}:
                     self._by_tail.setdefault(tail, []).append(file)
 
@@ -36,7 +39,12 @@ class Modules:
 
     def _file(self, wanted: tuple[str, ...], importing: str) -> str | None:
         candidates = self._by_tail.get(wanted[-2:], ())
-        found = [file for file in candidates if self._parts[file][-len(wanted) :] == wanted]
+        found = [
+            file
+            for file in candidates
+            if self._parts[file][-len(wanted) :] == wanted
+            and self._is_searched(self._parts[file][: -len(wanted)], importing)
+        ]
         if not found:
             return None
         # A lone name is met by files anywhere: only one beside the importing file, or at the top, counts.
@@ -46,6 +54,12 @@ class Modules:
             beside = tuple(importing.split("/")[:-1])
             found = [file for file in found if self._parts[file][:-1] in ((), beside, ("src",), ("python",))]
         return min(found, key=lambda file: (-_shared(file, importing), len(file), file), default=None)
+
+    def _is_searched(self, folder: tuple[str, ...], importing: str) -> bool:
+        """Whether Python looks into a folder for packages: not where it lies in a package, as ``engine/patches`` with
+        ``torch/`` does, unless the importing file stands there too and may be run from there."""
+        inside = any(folder[:end] in self._packages for end in range(1, len(folder) + 1))
+        return not inside or folder == _names(PurePosixPath(importing).parts[:-1])
 
     def named(self, pattern: str, importing: str) -> list[str]:
         """The files of the modules of a name in which each ``*`` stands for what one or more letters may be."""

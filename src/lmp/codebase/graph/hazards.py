@@ -47,6 +47,7 @@ LOCAL = re.compile(
     r"^[frb]?[\"'](?:\./|\.\./|~/|/tmp/|/home/|/mnt/|/data|tests/|[a-z_]+/[\w./-]+\.(?:json|ya?ml|txt|model|bin))"
 )
 """Paths as a user's machine may not have them."""
+ENVIRON = re.compile(r"\benviron\b|\bgetenv\(")
 FOLDER = re.compile(r"\bPath\(|os\.path\.")
 CONSTANT = re.compile(
     r"(?i)batch_size|timeout|port|host|max_|_max|limit|workers|threads|seed|window|n_ctx|retries|interval"
@@ -58,6 +59,8 @@ LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 GROUP = ("rank", "world_size", "init_method", "store", None)
 """Arguments that say who else is there."""
 TEXTS = re.compile(r"(?:^|_)(?:ids?|tokens?|prompts?|inputs?|labels?|texts?)$")
+PLACES = re.compile(r"(?i)ids?$|tokens?$|pos|len|index|indices|offset|step|size")
+"""Names of places and lengths: to clamp activations is the mathematics of a model."""
 BOUND = re.compile(r"(?i)max|limit|ctx|context|window|trunc|budget|capacity")
 WHOLE = ("manual_seed", "set_start_method", "set_default_dtype", "set_default_tensor_type")
 """What sets something for the whole process."""
@@ -73,6 +76,7 @@ LAST: dict[str, HazardKind] = {
 }
 """Calls by their last name."""
 PROGRAMS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output")
+STOPS = ("breakpoint", "pdb.set_trace", "ipdb.set_trace")
 QUEUES = ("queue.Queue", "asyncio.Queue", "multiprocessing.Queue")
 
 
@@ -279,10 +283,20 @@ def of_handler(source: Source, tried: list[ast.stmt], node: ast.ExceptHandler, i
         _add(inside, "exits", node, f"except {kind}".strip())
         return
     broad = kind in ("", "Exception", "BaseException") or all(_is_quiet(source, each) for each in node.body)
+    broad = broad and not _hands_on(source, node)
     # What is tried to see whether it works loses nothing.
     tries = len(tried) == 1 and isinstance(tried[0], ast.Return)
     if broad and not tries and not any(isinstance(each, ast.Raise) for each in every):
         _add(inside, "silent", node, f"except {kind}".strip())
+
+
+def _hands_on(source: Source, node: ast.ExceptHandler) -> bool:
+    """Whether the error becomes a value that the function keeps, gives or hands on: an answer that tells of it."""
+    for each in node.body:
+        tells = isinstance(each, ast.Expr) and _is_quiet(source, each)
+        if not tells and any(isinstance(one, ast.Name) and one.id == node.name for one in walk(each)):
+            return True
+    return False
 
 
 def _is_quiet(source: Source, node: ast.stmt) -> bool:
@@ -301,8 +315,10 @@ def of_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, ma
         if (at := _overwritten(node.body, name, reads)) is not None:
             _add(made, "overwritten", at, name)
         number = re.fullmatch(r"-?[\d._e]+", default)
+        # Nothing, or less, stands for no limit.
+        bounds = number and default[0] not in "-0"
         kinds: dict[HazardKind, object] = {
-            "limit": number and LIMITED.match(name) and not NO_LIMIT.search(name),
+            "limit": bounds and LIMITED.match(name) and not NO_LIMIT.search(name),
             "default": number and SET.fullmatch(name),
             "path": LOCAL.match(default),
         }
@@ -352,7 +368,7 @@ def of_while(source: Source, node: ast.While, inside: Function) -> None:
     named = [(one.func.attr if isinstance(one.func, ast.Attribute) else source.written(one.func), one) for one in calls]
     # A text joins, and a dictionary gives, what they are given.
     called = {name for name, one in named if not (one.args and name in ("get", "join"))}
-    if not called.isdisjoint(WAITING) or any(isinstance(one, ast.Await) for one in every):
+    if not called.isdisjoint(WAITING):
         _add(inside, "waits", node, f"while {source.written(node.test)}")
     if not any(isinstance(each, ast.Try) for each in walk(node)):
         _add(inside, "unguarded", node, f"while {source.written(node.test)}")
@@ -672,7 +688,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, written)
-    elif (called == "min" or (called.endswith("clamp") and "max" in written)) and BOUND.search(written):
+    elif (called == "min" or (called.endswith("clamp") and "max" in written and PLACES.search(name))) and BOUND.search(written):
         # The least of what was seen is no limit.
         if _has_word(name.rpartition(".")[2], written):
             _add(inside, "cut", value, f"{name} = {written}")
@@ -695,7 +711,7 @@ def _of_constant(source: Source, name: str, value: ast.expr, inside: Function) -
         _add(inside, "fixed" if name.isupper() else "default", value, f"{name} = {written}")
     elif (isinstance(value, ast.Constant) and LOCAL.match(written)) or (name.isupper() and FOLDER.search(written)):
         _add(inside, "path", value, f"{name} = {written}")
-    elif "environ" in written or "getenv" in written:
+    elif ENVIRON.search(written):
         _add(inside, "read once", value, f"{name} = {written}")
 
 
@@ -721,6 +737,8 @@ def of_call(source: Source, node: ast.Call, inside: Function) -> None:
     kinds = [kind for kind, form in FORMS.items() if form.search(written[:SEARCHED])]
     if name in (*PROGRAMS, "subprocess.Popen"):
         kinds.append("program")
+    elif name in STOPS:
+        kinds.append("debugger")
     elif name == "shutil.rmtree" and not re.search("(?i)te?mp", written):
         kinds.append("deletes")
     elif name == "torch.load" and "weights_only" not in written:

@@ -30,6 +30,9 @@ ASKS_DEVICE = tuple(
 )
 """What raises an error where there is no device."""
 HOLDS = ("Sequential", "ModuleList")
+MODULE = re.compile(r"[a-z_]\w*(?:\.[a-z_]\w*){2,}")
+"""A text as the name of a module below a package, or of what stands in one."""
+NAMES_LOGGERS = frozenset(("getLogger", "get_logger"))
 FIRST = 120
 """Letters of a call in which its form is looked for."""
 FURTHER = 16
@@ -223,6 +226,9 @@ def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[s
         called = called.value
     if isinstance(called, ast.Name) and called.id in absent and called.id not in tested.there:
         yield "absent", one.lineno, source.written(one.func)
+    for arg in one.args if _last(one.func) not in NAMES_LOGGERS else ():
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and MODULE.fullmatch(arg.value):
+            yield "no module", arg.lineno, arg.value
     written = source.written(one)
     if "is_available" not in written and (CUDA.search(written[:FIRST]) or written.endswith(".cuda()")):
         yield "cuda", one.lineno, written

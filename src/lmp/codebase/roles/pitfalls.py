@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -252,6 +253,14 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
     ):
         # A method of its own, which says itself how long it waits.
         return False
+    if hazard.kind == "none used":
+        # A method of its own gives what it says.
+        return not any(edge.line == hazard.line and edge.callee.returns for edge in reading.graph.edges[function])
+    if hazard.kind == "fixed" and not function.qualname:
+        return hazard.text.partition(" = ")[0] not in _defaults(reading)
+    if hazard.kind == "no module":
+        top = reading.graph.evaluator.modules.file(hazard.text.partition(".")[0], "") or ""
+        return top.endswith("__init__.py") and bool(_ends_import(reading, hazard.text, ""))
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
     if hazard.kind == "download":
@@ -263,6 +272,13 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
     if hazard.kind == "cut":
         return hazard.text.partition("[")[0] not in _grown(reading, function)
     return True
+
+
+@lru_cache(maxsize=1)
+def _defaults(reading: Reading) -> frozenset[str]:
+    """What is written as the default of an argument or field: a constant that is one can be given another value."""
+    given = {default for each in reading.functions for _, _, default in each.arguments}
+    return frozenset(given | {one.default for each in reading.classes for one in each.fields})
 
 
 OPENED = re.compile(r"""open\(["']([^"']+)""")
@@ -333,6 +349,9 @@ def _of_graph(reading: Reading, function: Function) -> Iterator[Hazard]:
         lost = [n for n in unread if n in open_to]
         if edge.how == "direct":
             lost += [n for n in open_to if n in PARAMETERS and n in function.params and n not in lost]
+        # Of arguments that are None unless they are given, one may stand for the other.
+        optional = {name for name, _, default in edge.callee.arguments if default == "None"}
+        lost = [n for n in lost if n not in optional or optional.isdisjoint(given)]
         if lost and lost[0][:1] != "*":
             yield Hazard("not handed on", edge.line, ", ".join(lost))
     if function.owner is not None and not function.native:
@@ -414,10 +433,12 @@ def _ends_import(reading: Reading, dotted: str, file: str) -> str:
         return ""
     there = reading.facts.graphs[found[0]]
     has = (there.top, there.classes, there.names, there.imports, there.body.reads if there.body else ())
-    if there.stars or any("__getattr__" in each or asked in each for each in has):
+    # What sets names by a text may have any.
+    opens = ("__getattr__", "globals", asked)
+    if there.stars or any(name in each for each in has for name in opens):
         return ""
     folder = found[0].removesuffix("/__init__.py")
-    if any(each.startswith(f"{folder}/{asked}") for each in reading.roles):
+    if any(each.startswith((f"{folder}/{asked}.", f"{folder}/{asked}/")) for each in reading.roles):
         return ""
     if within:
         return f"{folder} has no module {asked}, so that the import ends with a ModuleNotFoundError."

@@ -81,8 +81,7 @@ def _also(study: Study, each: Pitfall) -> Line:
     at: list[Inline] = [" at ", pointer(each.cause)]
     if refusal(study.base, each.cause).error:
         return sentence(*refused_at(study, each.cause, each.written)[1], *at)
-    why = [_within(each.effect), *_branches(study, each), f"; fix: {_within(each.fix)}"]
-    return sentence(code(each.written, 70), *at, " (", *why, ")")
+    return sentence(code(each.written, 70), *at, " (", _within(each.effect), *_branches(study, each), ")")
 
 
 def _branches(study: Study, each: Pitfall) -> list[Inline]:
@@ -138,11 +137,13 @@ def _told(study: Study, each: Pitfall) -> Telling:
         for name in _parameters(study, each)
         if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", test) for test in own.tests)
     ]
-    owner = code(each.symbol.rpartition(".")[2], 40)
+    owner = each.symbol.rpartition(".")[2]
+    # What stands in no function runs with its file.
+    before: list[Inline] = ["before ", code(owner, 40), " is called"] if owner.isidentifier() else ["before this line"]
     wanted = own.holds != end.asserts
     condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
-    given: list[Inline] = ["call ", owner, " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
-    fix = sentence(*(given if asked else ["before ", owner, " is called see to it that "]), condition)
+    given: list[Inline] = ["call ", code(owner, 40), " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
+    fix = sentence(*(given if asked else [*before, " see to it that "]), condition)
     if any(each.handles for each in conditions(study.base, each.cause)):
         fix = sentence("keep the error before it from being raised")
     # The macro of the language itself is left out of a release build.
