@@ -25,6 +25,7 @@ NAME_BEFORE = re.compile(r"([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*$")
 CALLEE = re.compile(r"((?:[A-Za-z_]\w*\s*::\s*)*[A-Za-z_]\w*)\s*$")
 RUNTIME = re.compile(r"\b(cudaLaunchKernelExC?|cudaLaunchKernel|cudaLaunchCooperativeKernel|hipLaunchKernelGGL)\s*\(")
 RETURNED = re.compile(r"\breturn\s+&?\s*(?:\w+\s*::\s*)*([A-Za-z_]\w*)\s*(?:<[^;{}()]*>)?\s*;")
+VALUE = re.compile(r"\s*&?\s*(?:\w+::)*([A-Za-z_]\w*)")
 LONGEST_SIZE = 200
 GETENV = re.compile(r"\b((?:std::)?(?:secure_)?getenv)\s*\(")
 
@@ -293,16 +294,23 @@ def _number(name: str, known: Mapping[str, set[str]]) -> str:
 
 
 def _variable(code: Code, name: str, at: int) -> list[str]:
-    """``auto kernel = &one<float>;``, looked for in the 4,000 characters before. Of a function that chooses the kernel
-    all that it returns."""
+    """``auto kernel = &one<float>;``, or one of two by a condition, in the 4,000 characters before. Of a function that
+    chooses the kernel all that it returns."""
     before = code.bare[max(0, at - 4000) : at]
-    found = re.findall(rf"\b{re.escape(name)}\s*=\s*&?\s*((?:\w+::)*[A-Za-z_]\w*)", before)
-    for each in found[-1:]:
-        value = each.rpartition("::")[2]
-        chosen = [code.bare[body.start : body.end] for body in code.bodies if body.name == value]
-        returned = (RETURNED.findall(body) for body in chosen)
-        return list(dict.fromkeys(name for names in returned for name in names)) or [value]
-    return []
+    found = re.findall(rf"\b{re.escape(name)}\s*=(?!=)([^;]*)", before)
+    values = [value for each in found[-1:] for one in _either(each) if (value := VALUE.match(one))]
+    kernels: dict[str, None] = {}
+    for value in values:
+        chosen = [code.bare[body.start : body.end] for body in code.bodies if body.name == value[1]]
+        returned = [name for body in chosen for name in RETURNED.findall(body)]
+        kernels.update(dict.fromkeys(returned or [value[1]]))
+    return list(kernels)
+
+
+def _either(written: str) -> list[str]:
+    """The two values of ``test ? one : other``; else the value itself."""
+    _, asked, values = written.partition("?")
+    return re.split(r"(?<!:):(?!:)", values) if asked else [written]
 
 
 def sizes(file: str, code: Code) -> list[tuple[str, str, Place]]:

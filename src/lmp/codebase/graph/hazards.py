@@ -688,7 +688,9 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, written)
-    elif (called == "min" or (called.endswith("clamp") and "max" in written and PLACES.search(name))) and BOUND.search(written):
+    elif (called == "min" or (called.endswith("clamp") and "max" in written and PLACES.search(name))) and BOUND.search(
+        written
+    ):
         # The least of what was seen is no limit.
         if _has_word(name.rpartition(".")[2], written):
             _add(inside, "cut", value, f"{name} = {written}")

@@ -34,6 +34,9 @@ OPERANDS = (
 CHOICE = frozenset(["implementation", "impl"])
 """Words of the setting by which transformers is told what computes attention."""
 BY_NAME = "by its name"
+RECURRENT = "works on a recurrent state"
+SERVES = "works on its operands"
+"""Why a row is one that computes no attention itself: rotary embeddings, norms of queries."""
 CALLED = ("forward", "__call__", "apply", "run")
 """Methods that run a module."""
 ROOM = 10
@@ -52,7 +55,7 @@ def attention_rows(reading: Reading) -> list[Row]:
     for function, why in computes.items():
         add(function, "module" if function.owner is not None else "backend", why)
     for function in _recurrent(reading):
-        add(function, "kernel" if function.key in reading.kernels else "module", "works on a recurrent state")
+        add(function, "kernel" if function.key in reading.kernels else "module", RECURRENT)
     for function, why in (*_chooses(reading), *(() if reading.attending else _elsewhere(reading))):
         add(function, "backend", why)
     for of, why in classes.items():
@@ -233,7 +236,7 @@ def _serves(reading: Reading, function: Function, computes: dict[Function, str],
     if not given and (_operands(function) < 2 or function.writes):
         return ""
     serves = edges and all(each.caller in computes or each.caller.owner in classes for each in edges)
-    return "works on its operands" if serves else ""
+    return SERVES if serves else ""
 
 
 def _keys_or_values(call: Call) -> bool:

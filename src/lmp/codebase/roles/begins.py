@@ -45,6 +45,8 @@ class Begins:
             role = self.reading.roles.get(file, "")
             kind = {"benchmark": "benchmark", "example": "example", "test": "example"}.get(role, "cli")
             return Row("entry_points", kind, "__main__", Place(*key), command_of(self.reading, file, role))
+        if key in self.routes:
+            return self.routes[key]
         return Row("entry_points", "library", name_of(thing), Place(*key), f"{thing.name}(...)", 1)
 
     @cached_property
@@ -103,8 +105,8 @@ class Begins:
         return {edge.callee.key for edge, main in edges if edge.line >= main}
 
     @cached_property
-    def routes(self) -> set[Key]:
-        return {row.key for row in route_rows(self.reading)}
+    def routes(self) -> dict[Key, Row]:
+        return {row.key: row for row in route_rows(self.reading)}
 
     @cached_property
     def in_all(self) -> dict[str, float]:

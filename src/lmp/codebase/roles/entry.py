@@ -33,7 +33,7 @@ MOST_GIVERS = MOST_GIVEN = 4
 """Functions that give a model, and classes of what one function gives, from which on they stand in for one another."""
 OPERATORS = ("attention", "sampling", "kv_cache", "kv_write", "runner")
 """Parts of the vocabulary of which a function that a library hands out must be."""
-ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet)")
+ASKS = re.compile(r"\S*POST\S* .*(?:generat|complet|/responses)")
 """Routes by which a request for text comes in."""
 MOST_GROUPS = 4
 """Groups of commands, one in another."""

@@ -278,7 +278,7 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
 def _defaults(reading: Reading) -> frozenset[str]:
     """What is written as the default of an argument or field: a constant that is one can be given another value."""
     given = {default for each in reading.functions for _, _, default in each.arguments}
-    return frozenset(given | {one.default for each in reading.classes for one in each.fields})
+    return frozenset(given | {one.default or "" for each in reading.classes for one in each.fields})
 
 
 OPENED = re.compile(r"""open\(["']([^"']+)""")

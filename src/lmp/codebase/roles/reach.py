@@ -51,6 +51,8 @@ PRODUCTS = "products around a softmax"
 """Why a function attends that writes attention out."""
 KEEPS_OPERANDS = "keeps queries, keys and values for its gradient"
 """Why an operator that torch differentiates attends, where its own code does the rest."""
+EXPERTS = frozenset(["router", "expert", "experts", "moe"])
+"""What is read where a softmax chooses among experts."""
 MOST_KNOWN = 8
 """Functions that one call may lead to; where there are more, its target is as good as lost."""
 MOST_WRAPPED = 5
@@ -210,8 +212,10 @@ class Reading:
                 found.setdefault(function, "is given queries, keys and values")
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
             names = {call.name for call in function.calls}
-            # One block after the other the softmax is written out, with the largest value so far.
-            if products >= 2 and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
+            # A softmax over experts weighs what they give. One block after the other it is written out, with the
+            # largest value so far.
+            about = {word for each in function.reads for word in split(each)} if products >= 2 else EXPERTS
+            if not about & EXPERTS and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
                 found.setdefault(function, PRODUCTS)
         return found
 
@@ -233,7 +237,7 @@ class Reading:
             about = {word for each in function.reads | set(function.params) for word in split(each)}
             drawn = names & operators.DRAWS
             chosen = names & operators.SAMPLES
-            routes = about & {"router", "expert", "experts", "moe"}
+            routes = about & EXPERTS
             read = bool(about & {"logit", "logits"})
             if (drawn and (read or about & {"prob", "probs"})) or (chosen and read and not routes):
                 found[function] = ", ".join(sorted(drawn or chosen))
@@ -465,13 +469,13 @@ class Reading:
             self.graph.edges[function].append(edge)
             self.graph.callers.setdefault(target, []).append(edge)
 
-    def reaching(self, leaves: Iterable[Function]) -> set[Function]:
+    def reaching(self, leaves: Iterable[Function], follow: Callable[[Edge], bool] = lambda edge: True) -> set[Function]:
         """Every function from which a call leads to one of these, these included."""
         found = set(leaves)
         waiting = list(found)
         while waiting:
             for edge in self.graph.callers.get(waiting.pop(), ()):
-                if edge.caller not in found:
+                if edge.caller not in found and follow(edge):
                     found.add(edge.caller)
                     waiting.append(edge.caller)
         return found

@@ -187,20 +187,23 @@ def kernel_values(study: Study, kernel: Kernel) -> dict[str, list[str]]:
     for place, values in sources:
         for name, value in values.items():
             kept = found.setdefault(name, [])
-            for one in _meant(study, place, str(value)):
+            for one in _meant(study, place, str(value), name):
                 if one != name and one not in kept:
                     kept.append(one)
     return {name: values for name, values in found.items() if values}
 
 
-def _meant(study: Study, place: Place, value: str) -> list[str]:
-    """The numbers that a local name stands for, else the value as it is written with what it was set to last."""
+def _meant(study: Study, place: Place, value: str, name: str) -> list[str]:
+    """The numbers that a local name stands for, else the value as it is written with what it was set to last. What is
+    handed on by its own name is that alone."""
     if not re.fullmatch(r"(?:self\.)?[A-Za-z_]\w*", value):
         return [value]
     given = list(dict.fromkeys(text for text, _ in local_values(study.base, place, value)))
     if given and len(given) <= MOST_VALUES and all(re.fullmatch(r"\d+", text) for text in given):
         return given
-    return [f"{value} = {given[-1]}"] if given and len(given[-1]) <= LONGEST else [value]
+    if given and len(given[-1]) <= LONGEST:
+        return [given[-1] if value == name else f"{value} = {given[-1]}"]
+    return [value]
 
 
 def _sizes(values: Mapping[str, Iterable[str]]) -> list[Inline]:

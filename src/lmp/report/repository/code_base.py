@@ -342,7 +342,7 @@ class CodeBase:
         for file in self.files:
             parts = file.split("/")
             for depth in range(min(len(parts), 3) if file.endswith(".py") else 0):
-                if "/".join(parts[:depth]) not in packages:
+                if not any("/".join(parts[:above]) in packages for above in range(1, depth + 1)):
                     found.add(parts[depth])
         return found
 

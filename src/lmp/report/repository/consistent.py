@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from lmp.codebase.facts import Definition
 from lmp.report.document.markdown import NONE_FOUND
 from lmp.report.document.parts import (
     Block,
@@ -76,11 +77,18 @@ def _candidates(wanted: re.Pattern[str], other: Sequence[Pointer], study: Study)
     seen: set[tuple[str, int]] = set()
     named = [each for each in other if each.symbol and wanted.search(each.symbol)]
     defined = [each for each in study.base.definitions if wanted.search(each.name) and not each.name.startswith("__")]
+    # What runs on the device itself exchanges values of one kernel, not of processes.
+    defined = [each for each in defined if not _on_device(study, each)]
     defined.sort(key=lambda each: (-study.base.imported_by(each), each.place.file, each.place.line))
     for each in [*named, *(pointer(one.place, one.qualname) for one in defined)]:
         if (each.file, each.line) not in seen:
             seen.add((each.file, each.line))
             yield each
+
+
+def _on_device(study: Study, of: Definition) -> bool:
+    lines = study.base.lines(of.place.file)[of.place.line - 1 : of.end]
+    return any("__device__" in line for line in lines)
 
 
 # --- parts of a document ---------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ from lmp.report.repository.workflows import anchor
 SHOWN, ROWS = 12, 40
 COMPONENTS = (
     *("runtime loop", "scheduler", "batching", "KV cache", "sampling"),
-    *("attention", "attention backend", "operator"),
+    *("attention", "attention backend", "recurrent state", "operator"),
 )
 
 
@@ -342,7 +342,8 @@ def _task(study: Study, kernel: Kernel) -> tuple[Line, Line, Line]:
     if launches:
         by: list[Inline] = ["by ", code(launches[0].inside, 40), " "] if launches[0].inside else []
         more = [" and ", *plural(len(launches) - 1, "more place")] if len(launches) > 1 else []
-        starts = sentence("started ", *by, "at ", pointer(launches[0].place), *more)
+        grid: list[Inline] = [" with the grid ", code(launches[0].grid, 50)] if launches[0].grid else []
+        starts = sentence("started ", *by, "at ", pointer(launches[0].place), *more, *grid)
     return purpose, kernel_row(study, kernel)[1], starts
 
 

@@ -22,18 +22,20 @@ _SUM = (
 """``acc += a * b`` and ``acc = d * acc + a``, where subscripts and loads are emptied; a pointer moves by strides."""
 _FMA = r"(?P<to>\w+(?:\[\])*)\s*=\s*(?:__)?h?fma\w*\([^;]*,\s*(?P=to)\s*\)"
 """``acc = fma(a, b, acc)``: what is not fed back sums nothing."""
+_EXACT = r"[^\n]*(?:allow_tf32\s*=\s*False|input_precision\s*=\s*[\"']ieee)"
+"""Arguments of a product in full float32, which tensor cores do not have."""
 LANGUAGES = {
     "triton": {
         LOAD: r"\btl\.load\(|\.load\(",
         STORE: r"\btl\.store\(|\.store\(",
         ATOMIC: r"\btl\.atomic_\w+\(",
-        PRODUCT: r"\btl\.dot(?:_scaled)?\(",
-        SUMS: rf"\btl\.sum\([^\n]*\*|{_SUM}",
+        PRODUCT: rf"\btl\.dot(?:_scaled)?\((?!{_EXACT})",
+        SUMS: rf"\btl\.sum\([^\n]*\*|\btl\.dot\({_EXACT}|{_SUM}",
         BARRIER: r"\btl\.debug_barrier\(",
     },
     "cuda": {
-        LOAD: r"\b__ldg\(|\bcp_async\w*|\bcp\.async\w*|\.(?:cast_)?load\(|\btma_load\w*",
-        STORE: r"\.(?:cast_)?store\(|\btma_store\w*",
+        LOAD: r"\b__ldg\(|\bcp_async\w*|\bcp\.async\w*|\.(?:cast_)?[lL]oad\(|\btma_load\w*",
+        STORE: r"\.(?:cast_)?[sS]tore\(|\btma_store\w*",
         ATOMIC: r"\batomic\w+\(",
         SUMS: rf"{_FMA}|{_SUM}",
         SHARED: r"\b__shared__\b|\bldmatrix\w*",
@@ -165,7 +167,8 @@ def accesses(text: str) -> tuple[Counter[str], bool]:
         if any(re.search(rf"(?<![\w.]){name}\b(?!\s*\[)", made[2]) for name in names)
     }
     for local in _DECLARED.finditer(body):
-        if any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names | views):
+        made = any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names | views)
+        if made or _MEMBER.search(local["value"]):
             names.add(local["name"])
     found: Counter[str] = Counter()
     inner = Code(body)
@@ -187,6 +190,8 @@ def accesses(text: str) -> tuple[Counter[str], bool]:
     return found, bool(views)
 
 
+_MEMBER = re.compile(r"\b(?:reinterpret|static)_cast\s*<[^;()]*\*[^;()]*>\s*\(\s*\w+(?:\.|->)\w+")
+"""A member of the parameters that are handed in as one object, as a pointer."""
 _OBJECT = re.compile(r"\b[A-Za-z_]\w*(?:<[^;(){}]*>)?\s+([A-Za-z_]\w*)\s*[({]([^;(){}]*)[)}]\s*;")
 """``View view(pointer, rows, columns);``"""
 
@@ -220,6 +225,7 @@ _NAMED = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*(?:=.*)?$")
 def hierarchy(worked: Sequence[tuple[Kernel, Work]]) -> Block:
     """The levels of memory, with how many kernels move data between them, by what stands in their own lines."""
     kernels: Counter[str] = Counter(name for _, work in worked for name in work.counts)
+    below: Counter[str] = Counter(name for _, work in worked for name in work.called)
     calls: Counter[str] = Counter()
     for _, work in worked:
         calls.update(work.counts)
@@ -227,19 +233,20 @@ def hierarchy(worked: Sequence[tuple[Kernel, Work]]) -> Block:
     searched = ", ".join(dict.fromkeys(SEARCHED.get(name, "calls that load or store") for name in languages))
 
     def moved(name: str, otherwise: str) -> str:
-        if not kernels[name]:
-            return otherwise
-        return f"{calls[name]} {name} in {kernels[name]} of {len(worked)} kernels"
+        if kernels[name]:
+            return f"{calls[name]} {name} in {kernels[name]} of {len(worked)} kernels"
+        return f"{name} in what {below[name]} of {len(worked)} kernels call" if below[name] else otherwise
 
-    unused = "no use of it was found"
+    unused, alone = "no use of it was found", "no exchange between lanes was found"
     if TILED.issuperset(languages):
         unused += "; the compilers of these languages place tiles in it"
+        alone += "; the compilers of these languages place those of reductions"
     lines = [
         "Global memory (HBM)",
         f"       | load:    {moved(LOAD, f'none found in own lines (searched: {searched})')}",
         f"Shared memory (SRAM): {moved(SHARED, unused)}",
         "       |",
-        f"Registers: {moved(EXCHANGE, 'no exchange between lanes was found')}",
+        f"Registers: {moved(EXCHANGE, alone)}",
         f"       | compute: {moved(PRODUCT, 'no product on tensor cores was found')}",
         *([f"       |          {moved(SUMS, '')}"] if kernels[SUMS] else []),
         f"       | wait:    {moved(BARRIER, 'no barrier was found')}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.roles.attention import SERVES
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.lines import ARGUMENTS
 from lmp.codebase.roles.reach import Row
@@ -77,22 +78,22 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     found = [row for row in study.ranked(matter.section) if row.role in matter.roles]
     candidates = [row for row in found if is_candidate(row)]
     sure = [row for row in found if not is_candidate(row)]
-    shown = [row for row in sure if not BY_NAME.match(row.why)]
-    named: dict[str, list[Row]] = {}
+    shown = [row for row in sure if not BY_NAME.match(row.why) and row.why != SERVES]
+    named: dict[tuple[str, str], list[Row]] = {}
     for row in sure:
-        if BY_NAME.match(row.why):
-            named.setdefault(row.why.rpartition("of ")[2] if "of " in row.why else "", []).append(row)
+        if row not in shown:
+            named.setdefault(_group(row), []).append(row)
     bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
     if bullets and "queue" in matter.roles and not study.queues_requests:
         bullets.insert(0, sentence(Bold(matter.title), ": no queue of requests was found; of batches:"))
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
-    for owner, rows in list(named.items())[:MOST_GROUPS]:
-        what: list[Inline] = ["methods of ", code(owner, 40)] if owner else ["likely, by names and other signs"]
-        bullets.append(sentence(Bold(matter.title), ", ", *what, ": ", _places(study, rows)))
+    for (what, owner), rows in list(named.items())[:MOST_GROUPS]:
+        of: list[Inline] = [" of ", code(owner, 40)] if owner else []
+        bullets.append(sentence(Bold(matter.title), f", {what}", *of, ": ", _places(study, rows)))
     left += sum(min(len(rows), MOST_OF_ONE) for rows in list(named.values())[MOST_GROUPS:])
     if candidates:
-        what = [" further candidates: "] if bullets else [" not determined, candidates: "]
-        bullets.append(sentence(Bold(matter.title), ":", *what, _places(study, candidates)))
+        further = "further" if bullets else "not determined,"
+        bullets.append(sentence(Bold(matter.title), f": {further} candidates: ", _places(study, candidates)))
         left += len(candidates[MOST_OF_ONE:])
     if left:
         bullets.append(
@@ -105,6 +106,14 @@ def lines(study: Study, matter: Matter) -> list[Line]:
         bullets.append(sentence(Bold(matter.title), ", controlled by: ", joined(controls)))
     searched = f"none found (searched: {study.searched(matter.section)})"
     return bullets or [sentence(Bold(matter.title), ": ", searched)]
+
+
+def _group(row: Row) -> tuple[str, str]:
+    """Why rows stand together that no code of their own shows, and the class that they are methods of."""
+    if row.why == SERVES:
+        return row.why, ""
+    owner = row.why.rpartition("of ")[2] if "of " in row.why else ""
+    return ("methods", owner) if owner else ("likely, by names and other signs", "")
 
 
 def _arguments(study: Study, matter: Matter) -> list[Line]:

@@ -202,11 +202,13 @@ class Drawer:
         indent = _indent(lines[line - 1])
         for at in range(line - 1, function.line, -1):
             text = lines[at - 1]
-            if not text.strip() or text.lstrip().startswith(("#", ")", "]", "}", "{")):
+            # In C++ a branch may begin behind the end of another: } else {
+            begins = re.sub(r"\}\s*(?=else\b)", "", text.strip())
+            if not begins or begins.startswith(("#", ")", "]", "}", "{")):
                 continue
             if _indent(text) < indent:
                 indent = _indent(text)
-                if OPENS.match(text.strip()) and not text.strip().startswith(("try", "finally")):
+                if OPENS.match(begins) and not text.strip().startswith(("try", "finally")):
                     step = known.get(at) or Step(text.strip(), Place(function.file, at), other=_other(lines, at))
                     known[at] = step
                     found.append(step)
@@ -221,7 +223,7 @@ def _chosen(lines: list[str], line: int) -> str:
 
 def _other(lines: list[str], at: int) -> tuple[int, str]:
     """The branch before an ``else`` or ``elif``, by its indentation."""
-    if re.match(r"\s*(?:else|elif)\b", lines[at - 1]):
+    if re.match(r"\s*(?:\}\s*)?(?:else|elif)\b", lines[at - 1]):
         for above in range(at - 1, 0, -1):
             text = lines[above - 1]
             if OPENS.match(text.strip()) and _indent(text) == _indent(lines[at - 1]):

@@ -114,7 +114,7 @@ def _composed(study: Study) -> Iterator[Line]:
         yield sentence("Controlled by ", joined(controls), ".")
     unread = len(facts.skipped) + len(base.unread)
     if unread:
-        yield sentence("Not read, or not in full: ", *plural(unread, "file"), ", see open questions.")
+        yield sentence("Not read, or not in full: ", *plural(unread, "file"), ".")
 
 
 def _controls(study: Study) -> list[list[Inline]]:

@@ -142,7 +142,13 @@ def _told(study: Study, each: Pitfall) -> Telling:
     before: list[Inline] = ["before ", code(owner, 40), " is called"] if owner.isidentifier() else ["before this line"]
     wanted = own.holds != end.asserts
     condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
-    given: list[Inline] = ["call ", code(owner, 40), " with ", *joined([code(name, 40) for name in asked[:3]]), " for which "]
+    given: list[Inline] = [
+        "call ",
+        code(owner, 40),
+        " with ",
+        *joined([code(name, 40) for name in asked[:3]]),
+        " for which ",
+    ]
     fix = sentence(*(given if asked else [*before, " see to it that "]), condition)
     if any(each.handles for each in conditions(study.base, each.cause)):
         fix = sentence("keep the error before it from being raised")

@@ -15,6 +15,7 @@ from lmp.codebase.facts import Definition, EntryPoint, Kernel, Launch, Place
 from lmp.codebase.graph.graph import Edge, words
 from lmp.codebase.graph.records import Class, Function
 from lmp.codebase.parts import NESTING, NamedParts, calls_with, rows_with
+from lmp.codebase.roles.attention import RECURRENT, SERVES
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops, leaves, stepping
@@ -51,7 +52,7 @@ PARTS = (
     ("sampling", "sampling", ("sample", "logits")),
     ("sampling parameters", "sampling", ("parameters",)),
     ("attention backend", "attention", ("backend",)),
-    ("attention", "attention", ("module",)),
+    ("attention", "attention", ("module", "kernel")),
     ("command", "entry_points", ("cli",)),
     ("server", "entry_points", ("server",)),
     ("library entry", "entry_points", ("library",)),
@@ -61,7 +62,7 @@ PARTS = (
 
 MOST_TARGETS = 8
 """Functions that one call may lead to, to be followed."""
-WHOLE = ("scheduler", "batching", "KV cache", "attention")
+WHOLE = ("scheduler", "batching", "KV cache", "attention", "recurrent state")
 """Parts that a class plays before one of its methods does."""
 
 
@@ -317,7 +318,9 @@ class Study:
             (each.place.file, each.inside) for each in self.base.facts.launches if self.base.is_own(each.place.file)
         }
         launching = [each for each in self.reading.functions if (each.file, each.qualname) in starts]
-        above = self.reading.reaching([*launching, *self.reading.attends])
+        ends = [*launching, *self.reading.attends]
+        # What is handed a function, as what puts it in another one's place, computes nothing itself.
+        above = self.reading.reaching(ends, lambda edge: edge.how != "callback")
         public = [
             each
             for each in above
@@ -356,9 +359,11 @@ class Study:
             # A class is as sure as the surest of its methods.
             surest = next((row.symbol for row in rows if not is_candidate(row)), "")
             rows = [row for row in rows if not is_candidate(row) or surest.startswith(f"{row.symbol}.")]
-            held = [row for row in rows if not row.why.startswith("by ")]
+            held = [row for row in rows if not row.why.startswith("by ") and row.why != SERVES]
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
+            if title == "attention" and held and held[0].why == RECURRENT:
+                named_for = "recurrent state"
             found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:
