@@ -288,3 +288,42 @@ def every(model, x):
     return last
 """
     assert {each for each in hazards(tmp_path, text) if each[0].startswith("sync")} == {("sync", 11)}
+
+
+def test_a_loop_that_ends_itself_an_error_that_is_answered_and_no_limit(tmp_path: Path) -> None:
+    # Line 2 awaits its own step, lines 6 and 7 a queue that may stay empty. Line 11 makes the error its answer; line 16
+    # drops it. A limit of 0 is none. Line 20 bounds positions, line 21 activations of a layer.
+    text = """async def run(step):
+    while True:
+        if await step():
+            break
+async def serve(queue):
+    while True:
+        await queue.get()
+def answer(tool, max_tokens=0):
+    try:
+        return tool()
+    except Exception as e:
+        return f"failed: {e}"
+def quiet(tool, max_tokens=64):
+    try:
+        tool()
+    except Exception as e:
+        print(e)
+def place(pos, x, limit):
+    breakpoint()
+    pos = pos.clamp(max=limit)
+    x = x.clamp(max=limit)
+    return pos, x
+"""
+    kinds = ("waits", "silent", "limit", "cut", "debugger")
+    found = {each for each in hazards(tmp_path, text) if each[0] in kinds}
+    assert found == {("waits", 6), ("waits", 7), ("silent", 16), ("limit", 13), ("cut", 20), ("debugger", 19)}
+
+
+def test_a_variable_of_the_environment_is_read_where_the_code_reads_it(tmp_path: Path) -> None:
+    text = 'import os\nKEY = field(doc="the environment variable KEY")\nLEVEL = os.environ.get("LEVEL", "1")\n'
+    (tmp_path / "a.py").write_text(text)
+    body = read_repository(tmp_path, Selection(), lambda at, of, file: None).graphs["a.py"].body
+    assert body is not None
+    assert [each.line for each in body.hazards if each.kind == "read once"] == [3]

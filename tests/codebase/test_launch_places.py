@@ -154,3 +154,16 @@ def test_a_default_by_name_has_its_value(read: Read) -> None:
         ("--plain", "5", ""),
     ]
     assert [(each.name, each.default, each.value) for each in facts.env] == [("PKG_STEP", "STEP", "2048")]
+
+
+def test_a_pointer_to_one_of_two_kernels(read: Read) -> None:
+    # The condition chooses: the launch may start either, so that no kernel is without one.
+    text = """template <bool kRing> __global__ void ring(P p) { p.x[0] = 1; }
+template <bool kRing> __global__ void flat(P p) { p.x[0] = 2; }
+void run(P p) {
+  auto kernel = p.length == nullptr ? &ns::ring<true> : &ns::flat<false>;
+  kernel<<<1, 32>>>(p);
+}
+"""
+    launches = read({"a.cu": text}).launches
+    assert {(each.kernel, each.of.line if each.of else 0) for each in launches} == {("ring", 1), ("flat", 2)}

@@ -240,3 +240,42 @@ def test_the_role_is_the_one_that_witnesses_speak_for(monkeypatch: pytest.Monkey
     assert likely.likeliest_role(Row("kv_cache", "layout", "Cache.release_slots", place), {}) == "free"
     assert likely.likeliest_role(Row("kv_cache", "layout", "Cache.keep", place), {}) == "layout"
     assert likely.likeliest_role(Row("attention", "module", "Cache.release_slots", place), {}) == "module"
+
+
+def test_a_route_is_a_way_in_and_no_function_of_a_library(tmp_path: Path) -> None:
+    # What handles a request stands in the function that makes the server: nobody imports it.
+    text = """from fastapi import FastAPI
+
+def create_app():
+    app = FastAPI()
+
+    @app.post("/v1/score")
+    def score(body):
+        return body
+
+    return app
+"""
+    (tmp_path / "app.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    begins = likely_of(reading).begins
+    (score,) = (each for each in reading.functions if each.name == "score")
+    row = begins.row(score.key, score)
+    assert (row.role, row.why) == ("server", "POST /v1/score")
+    (made,) = (each for each in reading.functions if each.name == "create_app")
+    assert begins.row(made.key, made).role == "library"
+
+
+def test_a_softmax_over_experts_is_no_attention(tmp_path: Path) -> None:
+    text = """import torch
+
+def mix(x, experts, gate):
+    weights = torch.softmax(torch.matmul(x, gate), dim=-1)
+    return torch.einsum("bh,eho->bo", x, experts) * weights
+
+def attend(x, y, z):
+    weights = torch.softmax(torch.matmul(x, y), dim=-1)
+    return torch.matmul(weights, z)
+"""
+    (tmp_path / "mix.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert [each.name for each in reading.attends] == ["attend"]

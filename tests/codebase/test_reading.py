@@ -228,3 +228,12 @@ def test_a_folder_that_is_another_one_once_more_is_read_once(tmp_path: Path) -> 
     facts = read_repository(tmp_path, Selection(), lambda at, of, file: None)
     # Of the same length, and yet another file.
     assert {each.place.file.partition("/")[0] for each in facts.definitions} == {"small", "other"}
+
+
+def test_a_folder_of_a_package_hides_no_package_of_its_name() -> None:
+    # `engine` is a package: `import torch.nn` never looks into it. A file of the folder itself may be run from there.
+    modules = Modules(["engine/__init__.py", "engine/patches/torch/nn.py", "engine/patches/torch/other.py", "run.py"])
+    assert modules.file("torch.nn", "run.py") is None
+    assert modules.file("torch.nn", "engine/patches/torch/other.py") is None
+    assert modules.file("torch.nn", "engine/patches/setup.py") == "engine/patches/torch/nn.py"
+    assert modules.file("engine.patches.torch.nn", "run.py") == "engine/patches/torch/nn.py"

@@ -329,3 +329,66 @@ def test_what_a_readme_imports_and_the_package_has_not(tmp_path: Path) -> None:
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     found = [(each.cause.line, each.written) for each in pitfalls(reading, [], []) if each.kind == "import"]
     assert sorted(found) == [(4, "from net-work import Engine"), (5, "from net import Engin")]
+
+
+def test_a_text_that_names_a_module_which_is_not_there(tmp_path: Path) -> None:
+    # `engine.kernel.norm` is misspelled: the folder is `kernels`. The name of a logger is no module, and that of
+    # another package is not known here.
+    for name in ("engine", "engine/kernels"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "engine" / "kernels" / "norm.py").write_text("def norm(x):\n    return x\n")
+    found = told(
+        tmp_path,
+        a='import logging\nlog = logging.getLogger("engine.kernel.norm")\n'
+        'def patch(swap):\n    swap("engine.kernel.norm")\n    swap("engine.kernels.norm")\n    swap("torch.nn.q")\n',
+    )
+    assert {each for each in found if each[0] == "no module"} == {("no module", "a.py", 4)}
+
+
+def test_names_that_a_module_sets_by_a_text_are_there(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "__init__.py").write_text("globals().update(vars(load()))\n")
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "__init__.py").write_text("x = 1\n")
+    found = told(tmp_path, a="from engine import Context\nfrom plain import Context\n")
+    assert {each for each in found if each[0] == "import"} == {("import", "a.py", 2)}
+
+
+def test_a_method_of_its_own_that_returns_and_a_constant_that_can_be_replaced(tmp_path: Path) -> None:
+    # Line 7 of a.py: `extend` is the cache's own, which returns both; line 8 takes a list's, which returns None. MAX is
+    # the default of an argument, TIMEOUT of none.
+    found = told(
+        tmp_path,
+        a="""class Cache:
+    def extend(self, k):
+        self.k = k
+        return self.k
+
+def step(cache: Cache, k, out: list):
+    k = cache.extend(k)
+    out = out.extend(k)
+    return k, out
+""",
+        b="MAX_TOKENS = 64\nTIMEOUT = 30\ndef run(tokens=MAX_TOKENS):\n    return tokens, TIMEOUT\n",
+    )
+    kinds = ("none used", "fixed")
+    assert {each for each in found if each[0] in kinds} == {("none used", "a.py", 8), ("fixed", "b.py", 2)}
+
+
+def test_of_two_ways_to_say_it_one_is_enough(tmp_path: Path) -> None:
+    # `find` takes a model or a package; the call of line 5 gives the one, so that the other is not lost. Line 8 gives
+    # neither.
+    found = told(
+        tmp_path,
+        a="""def find(name, model=None, package=None):
+    return (model or package)[name]
+
+def swap(name, model, package):
+    return find(name, package=package)
+
+def lost(name, model):
+    return find(name)
+""",
+    )
+    assert {each for each in found if each[0] == "not handed on"} == {("not handed on", "a.py", 8)}

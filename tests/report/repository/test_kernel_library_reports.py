@@ -175,3 +175,27 @@ class Attention:
 """
     text = reported(written(tmp_path / "r", {"m.py": source})).text
     assert "Loop that runs a model: none found" in text
+
+
+def test_what_puts_an_operator_in_another_ones_place_is_none(tmp_path: Path) -> None:
+    files = {
+        "kit/__init__.py": "",
+        "kit/norm.py": NORM.replace("lib.", "kit."),
+        "kit/swap.py": """import torch
+from kit.norm import norm_forward
+
+
+def swap(name, new):
+    setattr(torch.nn.functional, name, new)
+
+
+def install():
+    swap("layer_norm", norm_forward)
+""",
+    }
+    found = reported(written(tmp_path / "kit", files))
+    assert found.review.findings == []
+    components = found.section("Key components (with code locations)")
+    assert "| operator | `kit/norm.py:" in components
+    assert "`install`" not in components
+    assert "| operator | `kit/swap.py" not in components

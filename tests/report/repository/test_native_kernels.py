@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_repository import Reported, implementation, written
 
-from lmp.report.repository.kernel_work import LANGUAGES, LOAD, STORE, SUMS, accesses
+from lmp.report.repository.kernel_work import LANGUAGES, LOAD, PRODUCT, STORE, SUMS, accesses
 
 FILES = {
     "ops/scale.cu": """#define TILE 1024
@@ -121,8 +121,10 @@ def test_what_may_bound_a_kernel(report: Reported) -> None:
 
 def test_a_launch_by_a_specialisation_with_its_sizes(report: Reported) -> None:
     catalog = report.section("5. Task/Operator Catalog")
-    assert "| `block = (1, 128)` | started by `run` at `ops/scale.cu:24` |" in catalog
-    assert "| `block = (1, 1024)` | started by `run` at `ops/scale.cu:31` |" in catalog
+    assert "| `block = (1, 128)` | started by `run` at `ops/scale.cu:24` with the grid `n` |" in catalog
+    assert (
+        "| `block = (1, 1024)` | started by `run` at `ops/scale.cu:31` with the grid `(24, n / threads.y)` |" in catalog
+    )
     sizes = report.section("3.2 Kernel Configuration")
     # 1 * 128 / 32 and 1 * 1024 / 32 threads of a warp.
     assert "| `NUM_WARPS: threads / 32` | `4, 32` | at 2 places, as `ops/scale.cu:24` |" in sizes
@@ -155,3 +157,52 @@ void run(
     assert "Either, by the sizes:** they sum, without tensor cores: `mv.cu:7` (`mv_kernel`)." in found
     assert "take no sums of products" in found
     assert "take no sums of products: `mv.cu:7`" not in found
+
+
+def test_pointers_of_an_object_of_parameters_and_loads_by_classes() -> None:
+    # Loads, counted by hand: x[0] and x[1], and the block's. Stores: out[0], and the block's.
+    body = """conv_kernel(Params params) {
+  input_t *x = reinterpret_cast<input_t *>(params.x_ptr) + blockIdx.x;
+  input_t *out = reinterpret_cast<input_t *>(params.out_ptr);
+  BlockLoad(smem).Load(x, values, params.n);
+  out[0] = x[0] + x[1];
+  BlockStore(smem).Store(out, values, params.n);
+}"""
+    assert accesses(body)[0] == {LOAD: 2, STORE: 1}
+    counted = {name: len(re.findall(LANGUAGES["cuda"][name], body)) for name in (LOAD, STORE)}
+    assert counted == {LOAD: 1, STORE: 1}
+
+
+def test_a_product_in_full_float32_runs_on_no_tensor_core() -> None:
+    exact = ("acc = tl.dot(p, v, acc, allow_tf32=False)", 'acc = tl.dot(p, v, input_precision="ieee")')
+    product, sums = (re.compile(LANGUAGES["triton"][name]) for name in (PRODUCT, SUMS))
+    assert product.search("qk = tl.dot(q, k)")
+    assert not sums.search("qk = tl.dot(q, k)")
+    assert all(sums.search(each) and not product.search(each) for each in exact)
+
+
+def test_a_sum_of_lanes_is_no_parallelism_of_processes_and_a_branch_stands_for_itself(tmp_path: Path) -> None:
+    files = {
+        "ops/reduce.cu": """struct Allreduce {
+  static __device__ float run(float x) { return x + __shfl_xor_sync(~0u, x, 1); }
+};
+__global__ void wide_kernel(float* y) {
+  y[0] = Allreduce::run(y[1]);
+}
+__global__ void narrow_kernel(float* y) {
+  y[0] = y[1];
+}
+void run(float* y, int n) {
+  if (n > 1024) {
+    wide_kernel<<<n, 128>>>(y);
+  } else {
+    narrow_kernel<<<n, 32>>>(y);
+  }
+}
+""",
+    }
+    found = implementation(written(tmp_path / "reduce", files))
+    assert found.review.findings == []
+    assert "**Tensor Parallelism:** none found" in found.section("7.1 Parallelism Strategy")
+    # One kernel calls what exchanges values of lanes.
+    assert "in what 1 of 2 kernels call" in found.section("8.1 Memory Access Pattern")

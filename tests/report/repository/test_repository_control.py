@@ -421,3 +421,31 @@ def test_a_command_on_a_path_of_one_machine_is_not_given(tmp_path: Path) -> None
     assert "`pip install net`" in install
     assert "/opt" not in install
     assert "`pip install ./wheels/**x.whl`" in install
+
+
+def test_fields_of_config_classes_are_shown_with_their_defaults(tmp_path: Path) -> None:
+    files = {
+        "net/__init__.py": "",
+        "net/config.py": """from dataclasses import dataclass
+
+
+@dataclass
+class TrainConfig:
+    steps: int = 8
+    rate: float = 0.5
+
+
+@dataclass
+class SaveConfig:
+    every: int = 2
+""",
+        "net/__main__.py": "from net.config import TrainConfig\nprint(TrainConfig())\n",
+    }
+    found = reported(written(tmp_path / "net", files))
+    assert found.review.findings == []
+    surface = found.section("Configuration surface (how to control it)")
+    where = "`net/config.py:5` (`TrainConfig`) (2), `net/config.py:11` (`SaveConfig`) (1)"
+    assert f"| config classes | {where} | 3 fields: `steps=8`, `rate=0.5` |" in surface
+    listed = found.section("Appendix J: fields, arguments and keys that are settings")
+    assert "| `SaveConfig.every` | config class field | `2` | `net/config.py:12` (`every`) |" in listed
+    assert "3 fields of 2 config classes" in found.section("TL;DR (5–8 lines)")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from small_repository import line_of, reported, written
 
+from lmp.codebase.graph.records import Function
+from lmp.report.repository.nest import Drawer
+
 PIPELINE = """import torch
 import tiktoken
 
@@ -136,3 +139,22 @@ if __name__ == "__main__":
     assert any(line.startswith("is_first(…)") for line in lines)
     assert "Data.__len__" not in loop
     assert found.review.findings == []
+
+
+def test_a_branch_behind_a_closing_brace() -> None:
+    lines = [
+        "void run(int width) {",
+        "  if (width == 2) {",
+        "    launch(2);",
+        "  } else if (width == 3) {",
+        "    launch(3);",
+        "  } else {",
+        "    launch(4);",
+        "  }",
+        "}",
+    ]
+    function = Function("run", "run", "a.cu", 1, 9, native=True)
+    around = {
+        line: [(step.text, step.place.line) for step in Drawer.around(lines, line, function, {})] for line in (3, 5, 7)
+    }
+    assert around == {3: [("if (width == 2) {", 2)], 5: [("} else if (width == 3) {", 4)], 7: [("} else {", 6)]}

@@ -208,8 +208,15 @@ def _of_node(source: Source, one: ast.AST, tested: _Tested, absent: frozenset[st
                     yield from _given(source, key.value, value)
                     if HALF.match(given := f"{key.value} = {source.written(value)}"):
                         yield "half", value.lineno, given
+        case ast.Assign(value=value):
+            yield from _names_module(value)
         case ast.Call():
             yield from _of_call(source, one, tested, absent)
+
+
+def _names_module(value: ast.expr) -> Found:
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and MODULE.fullmatch(value.value):
+        yield "no module", value.lineno, value.value
 
 
 def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[str]) -> Found:
@@ -226,9 +233,8 @@ def _of_call(source: Source, one: ast.Call, tested: _Tested, absent: frozenset[s
         called = called.value
     if isinstance(called, ast.Name) and called.id in absent and called.id not in tested.there:
         yield "absent", one.lineno, source.written(one.func)
-    for arg in one.args if _last(one.func) not in NAMES_LOGGERS else ():
-        if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and MODULE.fullmatch(arg.value):
-            yield "no module", arg.lineno, arg.value
+    for arg in (*one.args, *(each.value for each in one.keywords)) if _last(one.func) not in NAMES_LOGGERS else ():
+        yield from _names_module(arg)
     written = source.written(one)
     if "is_available" not in written and (CUDA.search(written[:FIRST]) or written.endswith(".cuda()")):
         yield "cuda", one.lineno, written

@@ -34,6 +34,8 @@ REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "NamedTuple", "Struct"])
+OF_LIBRARY = frozenset(["model_config"])
+"""Attributes by which pydantic itself is set."""
 KIN = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
 """A class of another package for settings: what builds on it and has annotated fields is of its kind."""
 
@@ -51,7 +53,7 @@ def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]
     def add_fields(of: Class) -> None:
         asked = {line: default for _, _, default, line in reading.facts.graphs[of.file].keys}
         for name, line, value in _settings(of):
-            if not name.startswith("_"):
+            if not name.startswith("_") and name not in OF_LIBRARY:
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line), name)
 
     def add_arguments(function: Function, may_be_left_out: bool = False) -> None:

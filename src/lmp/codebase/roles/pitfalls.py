@@ -260,7 +260,7 @@ def _counts(reading: Reading, function: Function, hazard: Hazard) -> bool:
         return hazard.text.partition(" = ")[0] not in _defaults(reading)
     if hazard.kind == "no module":
         top = reading.graph.evaluator.modules.file(hazard.text.partition(".")[0], "") or ""
-        return top.endswith("__init__.py") and bool(_ends_import(reading, hazard.text, ""))
+        return top.endswith("__init__.py") and bool(_ends_import(reading, hazard.text, function.file))
     if hazard.kind == "total memory":
         return FREE.isdisjoint(function.reads)
     if hazard.kind == "download":

@@ -1,4 +1,5 @@
-"""Every part of a run and every call that carries it, as they were found: what the deep dive draws from."""
+"""Every part of a run, every call that carries it and every setting in code, as they were found: what the deep dive
+draws from."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from lmp.codebase.graph.records import Function
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.rows import BY_NAME, PLAYED
 from lmp.report.document.parts import Inline, Line, Paragraph, Section, Table
-from lmp.report.repository.appendix import CALLS, PARTS
+from lmp.report.repository.appendix import CALLS, MOST_SETTINGS, PARTS, SETTINGS
 from lmp.report.repository.matters import lines_within
 from lmp.report.repository.modules import PARTS as TITLES
-from lmp.report.repository.pieces import code, pointer
+from lmp.report.repository.pieces import code, plural, pointer
 from lmp.report.repository.study import Study
 
 
 def of_run(study: Study) -> list[Section]:
     """Left out where there are none: the deep dive says what was searched."""
-    return [*_parts(study), *_calls(study)]
+    return [*_parts(study), *_calls(study), *_settings(study)]
 
 
 def _parts(study: Study) -> list[Section]:
@@ -47,6 +48,19 @@ def _calls(study: Study) -> list[Section]:
     words = "From the ways to run it down, in the order of the lines. The last column says how the call was resolved."
     table = Table(("Caller", "Callee", "Call", "Resolved"), rows)
     return [Section(CALLS, [Paragraph(words), table])] if rows else []
+
+
+def _settings(study: Study) -> list[Section]:
+    found = study.settings_in_code
+    rows: list[list[Line]] = [
+        [code(row.symbol, 60), row.role, code(row.why, 60) if row.why else "none", study.pointer(row.place, row.symbol)]
+        for row in found[:MOST_SETTINGS]
+    ]
+    words: list[Inline] = ["By class and function, with the default that stands there."]
+    if len(found) > MOST_SETTINGS:
+        words += [" Not listed: ", *plural(len(found) - MOST_SETTINGS, "more setting"), "."]
+    table = Table(("Setting", "Kind", "Default", "Where"), rows)
+    return [Section(SETTINGS, [Paragraph(words), table])] if rows else []
 
 
 def _pointer(function: Function) -> Inline:

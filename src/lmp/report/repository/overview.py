@@ -130,6 +130,11 @@ def _controls(study: Study) -> list[list[Inline]]:
         found.append(plural(len(flags), "command line flag"))
     if facts.config_files:
         found.append(counted(facts, "config_files", "config file"))
+    if study.config_classes:
+        fields = sum(map(len, study.config_classes))
+        found.append(
+            [*plural(fields, "field"), " of ", *plural(len(study.config_classes), "config class", "config classes")]
+        )
     if taken:
         of, names = taken[0]
         name = code(of.qualname.removesuffix(".__init__"), 60)

@@ -188,6 +188,20 @@ class Study:
         return " ".join([how, *(f"{name} {_value_of(name)}".strip() for name in needed)])
 
     @cached_property
+    def settings_in_code(self) -> list[Row]:
+        """Settings that are neither flags nor variables of the environment nor keys of a file."""
+        return [row for row in self.ranked("configuration") if row.role in ("config class field", "argument", "key")]
+
+    @cached_property
+    def config_classes(self) -> list[list[Row]]:
+        """Fields of classes of settings, of each class together: those with most first."""
+        found: dict[tuple[str, str], list[Row]] = {}
+        for row in self.ranked("configuration"):
+            if row.role == "config class field":
+                found.setdefault((row.place.file, row.symbol.rpartition(".")[0]), []).append(row)
+        return sorted(found.values(), key=lambda rows: -len(rows))
+
+    @cached_property
     def arguments(self) -> list[tuple[Definition, list[str]]]:
         """What the entries of a library take that has a default, each as written, without its type. Of a class come
         first the methods that run a model, then what makes an object."""

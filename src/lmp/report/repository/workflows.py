@@ -13,7 +13,7 @@ from lmp.codebase.roles.entry import first_files
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
 from lmp.report.document.parts import Bullets, Code, Inline, Line, Link, Paragraph, Section, Table
-from lmp.report.repository.appendix import CLI, CONFIG, ENV
+from lmp.report.repository.appendix import CLI, CONFIG, ENV, SETTINGS
 from lmp.report.repository.pieces import (
     ASIDE,
     OF_SYSTEM,
@@ -194,11 +194,10 @@ def _folders(entries: Sequence[Row]) -> list[Inline]:
 
 
 def _configuration(study: Study) -> Section:
-    rows = [_env(study), _files(study), _flags(study), *_arguments(study)]
-    after: list[Inline] = [
-        "Every variable, flag and file with its default: ",
-        Link(ENV, anchor(ENV)), ", ", Link(CLI, anchor(CLI)), ", ", Link(CONFIG, anchor(CONFIG)), ".",
-    ]  # fmt: skip
+    rows = [_env(study), _files(study), _flags(study), *_config_classes(study), *_arguments(study)]
+    listed = [ENV, CLI, CONFIG, *([SETTINGS] if study.settings_in_code else [])]
+    links = joined([[Link(each, anchor(each))] for each in listed])
+    after: list[Inline] = ["Every variable, flag, file and setting with its default: ", *links, "."]
     return Section(
         "Configuration surface (how to control it)", [Table(("Mechanism", "Where", "Examples"), rows), Paragraph(after)]
     )
@@ -255,6 +254,30 @@ def _only_aside(study: Study, places: Sequence[Place]) -> list[Line]:
     """Where tests, examples and the like alone have some: these control nothing of the code itself."""
     roles = sorted({study.base.files[place.file].role for place in places})
     return [_where(places), f"none in its own code; only in files of: {', '.join(roles)}"]
+
+
+def _config_classes(study: Study) -> list[list[Line]]:
+    """Classes whose fields are settings."""
+    classes = study.config_classes
+    if not classes:
+        return []
+    where = joined([[*study.pointer(*_of_class(study, rows)), f" ({len(rows)})"] for rows in classes[:MOST_ENTRIES]])
+    more = (
+        [", ", *plural(len(classes) - MOST_ENTRIES, "more class", "more classes")]
+        if len(classes) > MOST_ENTRIES
+        else []
+    )
+    named = [(row.symbol.rpartition(".")[2], row.why) for row in classes[0][:5]]
+    fields = [f"{name}={default}" if default else name for name, default in named]
+    told = [*plural(sum(map(len, classes)), "field"), ": ", *joined([code(each, 50) for each in fields])]
+    return [["config classes", [*where, *more], told]]
+
+
+def _of_class(study: Study, fields: Sequence[Row]) -> tuple[Place, str]:
+    """The class that fields are of; where it is not known the first field."""
+    first = fields[0]
+    of = study.base.definition(first.place.file, first.symbol.rpartition(".")[0])
+    return (of.place, of.qualname) if of is not None else (first.place, first.symbol)
 
 
 def _arguments(study: Study) -> list[list[Line]]:
