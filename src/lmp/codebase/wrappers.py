@@ -128,10 +128,21 @@ def wrapper_of(
     kinds = {hole.kind for hole in holes}
     if kinds == {"parameter"}:
         owner = _function_with(scope, {hole.name for hole in holes})
-        if owner is not None:
+        if owner is not None and not _overwrites(source, owner):
             yield _function_wrapper(source, owner, made, default, via)
     elif kinds == {"attribute"} and scope is not None and (around := scope.class_()) is not None:
         yield from _class_wrapper(source, around, made, holes, via)
+
+
+def _overwrites(source: Source, of: Scope) -> bool:
+    """Whether a function sets the variable in any case: what it is set to before changes nothing."""
+    targets = [target for each in of.node.body if isinstance(each, ast.Assign) for target in each.targets]
+    variables = [each for each in targets if isinstance(each, ast.Subscript)]
+    given = parameters(of.node) if not isinstance(of.node, ast.ClassDef) else ()
+    return any(
+        source.dotted(each.value) == "os.environ" and isinstance(each.slice, ast.Name) and each.slice.id in given
+        for each in variables
+    )
 
 
 def _function_with(scope: Scope | None, names: set[str]) -> Scope | None:

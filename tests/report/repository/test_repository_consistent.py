@@ -128,7 +128,7 @@ def test_a_pitfall_has_its_message_and_no_assert_for_type_checkers(report: Repor
     pitfalls = report.section("Pitfalls / time sinks")
     assert "`head_dim % 2 == 0` must hold" in pitfalls
     assert "it stops with `AssertionError: pairs are rotated`" in pitfalls
-    assert "fix: call `__init__` with `head_dim` for which it holds" in pitfalls
+    assert "fix: give `head_dim` a value that meets it" in pitfalls
     assert "is not None" not in pitfalls
 
 

@@ -330,7 +330,8 @@ def _about(reading: Reading, function: Function) -> str:
         return "writes keys and values into the cache"
     if says(name, "kv_cache"):
         return BY_NAME
-    if "cache" in split(name):
+    # Copies of an optimizer's states are cached too.
+    if "cache" in split(name) and "optimizer" not in split(function.qualname):
         if _pair(names := {*function.reads, *function.params, *function.locals}) or any(map(_is_both, names)):
             return "handles keys and values of a cache"
         if any("cache" in split(str(chain[-1])) for write in function.writes for chain in write.target):

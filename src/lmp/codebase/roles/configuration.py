@@ -53,7 +53,7 @@ def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]
     def add_fields(of: Class) -> None:
         asked = {line: default for _, _, default, line in reading.facts.graphs[of.file].keys}
         for name, line, value in _settings(of):
-            if not name.startswith("_") and name not in OF_LIBRARY:
+            if not name.startswith("_") and not (name in OF_LIBRARY and named_bases(reading, of) & MODELS):
                 add("config class field", f"{of.qualname}.{name}", Place(of.file, line), value or asked.get(line), name)
 
     def add_arguments(function: Function, may_be_left_out: bool = False) -> None:

@@ -176,6 +176,8 @@ class Likely:
     def starts(self) -> Iterator[tuple[Key, Witnesses]]:
         """Everything that users may begin with: nothing whose name is private."""
         public = (key for key, thing in self.weighing.things.items() if thing.name[:1] != "_")
+        # Nobody imports what stands in a function, but a server may be asked for it.
+        public = (key for key in public if key in self.begins.routes or not self._is_nested(key))
         for key in sorted({*public, *self.begins.ruled, *self.begins.blocks}):
             thing = self.weighing.things.get(key)
             every = self._of_thing(key).items()
@@ -184,6 +186,10 @@ class Likely:
             if key in self.begins.ruled:
                 found["shown"] = 1.0
             yield key, found
+
+    def _is_nested(self, key: Key) -> bool:
+        thing = self.weighing.things.get(key)
+        return isinstance(thing, Function) and thing.nested
 
     def calls(self) -> Iterator[tuple[Edge, Witnesses]]:
         """Every call between own functions, with its witnesses; of calls of one function by another the first."""

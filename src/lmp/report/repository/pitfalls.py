@@ -138,18 +138,15 @@ def _told(study: Study, each: Pitfall) -> Telling:
         if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", test) for test in own.tests)
     ]
     owner = each.symbol.rpartition(".")[2]
-    # What stands in no function runs with its file.
-    before: list[Inline] = ["before ", code(owner, 40), " is called"] if owner.isidentifier() else ["before this line"]
-    wanted = own.holds != end.asserts
-    condition = "it does not hold" if wanted else "it holds" if len(own.tests) == 1 else "one of them holds"
-    given: list[Inline] = [
-        "call ",
-        code(owner, 40),
-        " with ",
-        *joined([code(name, 40) for name in asked[:3]]),
-        " for which ",
-    ]
-    fix = sentence(*(given if asked else [*before, " see to it that "]), condition)
+    meets = "meets it" if len(own.tests) == 1 else "meets one of them"
+    if asked:
+        named = joined([code(name, 40) for name in asked[:3]])
+        fix = sentence("give ", *named, " a value that ", "does not meet it" if own.holds != end.asserts else meets)
+    elif owner.isidentifier():
+        fix = sentence("check it before ", code(owner, 40), " is called")
+    else:
+        # What stands in no function runs with its file.
+        fix = sentence("check it before this file is run")
     if any(each.handles for each in conditions(study.base, each.cause)):
         fix = sentence("keep the error before it from being raised")
     # The macro of the language itself is left out of a release build.
