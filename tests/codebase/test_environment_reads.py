@@ -195,3 +195,22 @@ def test_a_method_is_meant_by_its_own_class(one: One) -> None:
         """
     )
     assert [r.name for r in facts.env if r.resolved] == ["OF_A"]
+
+
+def test_a_function_that_sets_the_variable_in_any_case_reads_none(one: One) -> None:
+    # `puts` overwrites what it tells of; `asks` sets it only where it is missing.
+    facts = one(
+        """
+        import os
+        def puts(name, value):
+            if name in os.environ:
+                print(os.environ[name])
+            os.environ[name] = value
+        def asks(name, value):
+            if name not in os.environ:
+                os.environ[name] = value
+        puts("USE_A", "1")
+        asks("USE_B", "1")
+        """
+    )
+    assert {read.name for read in facts.env if read.resolved} == {"USE_B"}

@@ -279,3 +279,10 @@ def attend(x, y, z):
     (tmp_path / "mix.py").write_text(text)
     reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
     assert [each.name for each in reading.attends] == ["attend"]
+
+
+def test_what_stands_in_a_function_is_no_way_in(tmp_path: Path) -> None:
+    text = "def patch(engine):\n    def run(x):\n        return x\n    engine.run = run\n"
+    (tmp_path / "patch.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    assert [key[1] for key, _ in likely_of(reading).starts()] == [1]

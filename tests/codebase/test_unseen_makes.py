@@ -1307,3 +1307,18 @@ def test_a_package_whose_folder_itself_is_read(tmp_path: Path) -> None:
     }
     rows = [row for row in read(tmp_path, files) if row.section == "entry_points"]
     assert [(row.symbol, row.why) for row in rows] == [("Net", f"from {tmp_path.name} import Net")]
+
+
+def test_constants_are_settings_where_there_are_no_others_and_a_function_that_modal_starts(tmp_path: Path) -> None:
+    files = {
+        "app.py": (
+            "import modal\n\nMODEL = 'small'\nROOT = find()\nlower = 2\napp = modal.App('a')\n\n\n"
+            "@app.local_entrypoint()\ndef main():\n    return MODEL, ROOT, lower\n"
+        ),
+    }
+    rows = read(tmp_path, files)
+    # ROOT is worked out, and `lower` is no name of a constant.
+    settings = [(row.role, row.symbol, row.place.line) for row in rows if row.section == "configuration"]
+    assert settings == [("constant", "MODEL", 3)]
+    ways = [(row.role, row.symbol, row.why) for row in rows if row.section == "entry_points"]
+    assert ways == [("cli", "main", "modal run app.py::main")]

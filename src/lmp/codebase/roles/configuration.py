@@ -34,6 +34,7 @@ REQUESTED = re.compile(r"Param(?:eter)?s$")
 """Parameters of sampling come with each request: they are no settings of the program."""
 PARSERS = ("jsonargparse.CLI", "jsonargparse.auto_cli", "tyro.cli")
 MODELS = frozenset(["BaseModel", "BaseSettings", "NamedTuple", "Struct"])
+CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 OF_LIBRARY = frozenset(["model_config"])
 """Attributes by which pydantic itself is set."""
 KIN = re.compile(r"(?:Config(?:uration)?|Args|Arguments|Settings|Options|Params|Parameters)(?:Base|Model|Mixin)?$")
@@ -144,6 +145,16 @@ def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]
                     asked.setdefault((name, key), (Place(file, line), default))
         for (name, key), (where, default) in asked.items():
             add("key", f"{name}.{key}", where, default, key)
+        # By constants of its files, where there are not so many that most are none.
+        constants = [
+            (name, Place(file, graph.body.lines[name]))
+            for file, graph in reading.facts.graphs.items()
+            for name, values in graph.names.items()
+            if counts(file) and graph.body is not None and name in graph.body.lines
+            if CONSTANT.fullmatch(name) and not values and all(name != of for of, _ in asked)
+        ]
+        for name, where in constants if len(constants) < FEW else ():
+            add("constant", name, where, None)
     return list(found.values())
 
 

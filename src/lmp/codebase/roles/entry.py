@@ -81,6 +81,8 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             if graph.body is None and function.qualname == "main" and (only is None or function in only):
                 kind, started = _native_main(reading, function, role)
                 add(kind, started.qualname, place(started), file.rpartition("/")[2].rpartition(".")[0])
+            elif _made_command(function, ("local_entrypoint",)):
+                add("cli", function.qualname, place(function), f"modal run {file}::{function.name}")
             elif _made_command(function, ("command",)):
                 add("cli", function.qualname, place(function), _command(reading, function, scripts))
             elif function.qualname and role == "source" and _serves(reading, function):

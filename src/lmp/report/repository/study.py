@@ -190,7 +190,8 @@ class Study:
     @cached_property
     def settings_in_code(self) -> list[Row]:
         """Settings that are neither flags nor variables of the environment nor keys of a file."""
-        return [row for row in self.ranked("configuration") if row.role in ("config class field", "argument", "key")]
+        kinds = ("config class field", "argument", "key", "constant")
+        return [row for row in self.ranked("configuration") if row.role in kinds]
 
     @cached_property
     def config_classes(self) -> list[list[Row]]:
