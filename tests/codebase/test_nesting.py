@@ -1178,3 +1178,34 @@ def test_an_inner_function_is_told_itself_but_for_the_body_of_a_loop(tmp_path: P
 
     assert {("Flow.sample", "Flow.sample.speed"), ("Flow.sample.speed", "Net.forward")} <= told("odeint")
     assert ("Flow.sample", "Net.forward") in told("scan")
+
+
+def test_what_stands_in_the_place_of_a_forward_of_another_package(tmp_path: Path) -> None:
+    # `wrapper` attends for the model of another package, and `plain` does not; the call of the model leads to the one.
+    text = """import torch
+import torch.nn.functional as F
+from transformers import AutoModel
+
+class Runner:
+    def __init__(self, path):
+        self.model = AutoModel.from_pretrained(path)
+        for layer in self.model.layers:
+            object.__setattr__(layer.attn, "forward", self.make(layer))
+            layer.norm.forward = plain
+
+    def make(self, layer):
+        def wrapper(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v)
+        return wrapper
+
+    def step(self, ids):
+        return self.model(ids)
+
+def plain(x):
+    return x
+"""
+    (tmp_path / "run.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    (step,) = (each for each in reading.functions if each.name == "step")
+    led = [(edge.callee.qualname, edge.line, edge.how) for edge in reading.graph.edges[step]]
+    assert led == [("Runner.make.wrapper", 18, "name")]

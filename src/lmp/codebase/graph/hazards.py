@@ -249,8 +249,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     leaves = isinstance(body[-1], ast.Return)
     tells = (*WARNS, *TELLS) if leaves else WARNS
     warned = next((call for call in called if source.written(call.func).rpartition(".")[2] in tells), None)
-    gives = isinstance(body[-1], ast.Return) and not isinstance(body[-1].value, ast.Constant | None)
-    if warned is not None and warned.args and (assigned or leaves) and (_is_trouble(source, warned) or not gives):
+    if warned is not None and warned.args and (assigned or leaves) and _is_trouble(source, warned):
         kind: HazardKind = "leaves" if leaves else "falls back"
         _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
@@ -268,11 +267,10 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
 
 
 def _is_trouble(source: Source, told: ast.Call) -> bool:
-    """A warning; of what is only told, a message of something that went wrong."""
-    return (
-        source.written(told.func).rpartition(".")[2] not in TELLS
-        or TROUBLE.search(source.written(told.args[0])) is not None
-    )
+    """A warning or an error; of what is only told, a message of something that went wrong: work ends with a message
+    too."""
+    name = source.written(told.func).rpartition(".")[2]
+    return name not in TELLS or name == "error" or TROUBLE.search(source.written(told.args[0])) is not None
 
 
 def of_handler(source: Source, tried: list[ast.stmt], node: ast.ExceptHandler, inside: Function) -> None:

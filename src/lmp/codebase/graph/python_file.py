@@ -423,6 +423,8 @@ class _Reader:
             inside.keys |= {_key(target.slice)} - {""}
         elif isinstance(target, ast.Attribute) and _plain(target)[:-1] != ["self"]:
             inside.sets += self.chains(target)
+            if target.attr == "forward":
+                inside.replaces += self.chains(value)
 
     def makes(self, target: ast.expr, value: ast.expr, inside: Function) -> None:
         """A tensor, or a collection of tensors, that is given a name."""
@@ -535,6 +537,9 @@ class _Reader:
         )
         inside.calls.append(made)
         name = made.name
+        match node.args:
+            case [_, ast.Constant(value="forward"), value] if name in ("setattr", "__setattr__"):
+                inside.replaces += self.chains(value)
         if name == "isinstance" and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
             kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             given = [(*chain, Applied()) for each in kinds for chain in self.chains(each)]

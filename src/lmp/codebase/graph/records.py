@@ -214,6 +214,8 @@ class Function:
     writes: list[Write] = field(default_factory=list)
     sets: list[Chain] = field(default_factory=list)
     """Attributes of other objects than its own that it sets: ``request.cache.length = 0``."""
+    replaces: list[Chain] = field(default_factory=list)
+    """What it puts in the place of the ``forward`` of another object than its own."""
     made: list[Made] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Every name and attribute that stands in it."""

@@ -271,6 +271,9 @@ class _Tested:
                 case ast.Call(func=ast.Name(id="max" | "isinstance" | "callable" | "bool"), args=args):
                     for test in args:
                         self._read(test)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | float() as value)):
+                    # A number that stands in the code is known.
+                    self.zero |= {name} if value else set()
 
     def _read(self, test: ast.expr) -> None:
         waiting: list[tuple[ast.AST, bool, bool]] = [(test, True, True)]

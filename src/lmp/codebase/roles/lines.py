@@ -52,6 +52,11 @@ def _drawn(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:
     for name, line, _ in function.arguments:
         if name in ARGUMENTS:
             yield line, name
+    # Numbers in the code take the place of arguments.
+    for hazard in function.hazards:
+        name = hazard.text.partition(" = ")[0]
+        if hazard.kind == "fixed" and name in ARGUMENTS:
+            yield hazard.line, name
 
 
 def _attended(reading: Reading, function: Function) -> Iterator[tuple[int, str]]:

@@ -406,7 +406,7 @@ def _of_imports(reading: Reading) -> Iterator[Pitfall]:
             effect = _ends_import(reading, graph.imports.get(name, ""), file)
             if effect:
                 where = Place(file, line)
-                said = "The file is imported.", effect, "Import it from where it is."
+                said = "The import is run.", effect, "Import what is there."
                 yield Pitfall("import", name, where, where, *said, name)
     told: set[str] = set()
     for module, name, place in reading.facts.shown_imports:

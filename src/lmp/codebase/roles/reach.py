@@ -11,7 +11,7 @@ from functools import cached_property
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.graph.graph import CALLED, CallGraph, Dispatch, Edge
 from lmp.codebase.graph.records import ITEM, SUPER, Applied, Call, Chain, Class, Function
-from lmp.codebase.graph.values import ClassValue, External
+from lmp.codebase.graph.values import ClassValue, External, FunctionValue
 from lmp.codebase.reading import no_cycles_looked_for
 from lmp.codebase.roles import operators
 from lmp.codebase.roles.words import rank, says, split, vocabulary
@@ -89,6 +89,7 @@ class Reading:
         self.roles = {file.file: file.role for file in facts.files}
         self.graph = CallGraph(facts.graphs)
         self.link_models()
+        self.link_replaced()
         self.link_routes()
 
     # -- whose code ----------------------------------------------------------------------------------------------------
@@ -452,6 +453,21 @@ class Reading:
                 if target is not None:
                     self._link(function, target, call, "name")
 
+    def link_replaced(self) -> None:
+        """Lets calls of another package's model lead to what attends in the place of its modules' ``forward``."""
+        put: dict[Function, None] = {}
+        attending = self.reaching(self.attends)
+        for function in self.functions:
+            for value in self.graph.evaluator.values(function, function.replaces) if function.replaces else ():
+                if isinstance(value, FunctionValue) and value.of in attending and self.is_own(value.of.file):
+                    put[value.of] = None
+        for function in self.functions if put else ():
+            led = {id(edge.call) for edge in self.graph.edges[function]}
+            for call in () if function.native else function.calls:
+                if _calls_model(call) and id(call) not in led:
+                    for each in put:
+                        self._link(function, each, call, "name", len(put))
+
     def link_routes(self) -> None:
         """Lets a request for a path, whose address is put together, lead to what handles it in another process."""
         served = [each for each in self.facts.entries if each.kind == "server"]
@@ -463,9 +479,9 @@ class Reading:
                 if place is not None and (place.file, place.line) in handlers:
                     self._link(function, handlers[place.file, place.line], call, "process")
 
-    def _link(self, function: Function, target: Function, call: Call, how: Dispatch) -> None:
+    def _link(self, function: Function, target: Function, call: Call, how: Dispatch, of: int = 1) -> None:
         if target is not function:
-            edge = Edge(function, target, call.line, how, 1, call)
+            edge = Edge(function, target, call.line, how, of, call)
             self.graph.edges[function].append(edge)
             self.graph.callers.setdefault(target, []).append(edge)
 

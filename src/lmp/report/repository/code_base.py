@@ -111,7 +111,8 @@ class CodeBase:
     def config_read(self, names: str) -> tuple[str, Place] | None:
         """The first read of an attribute or key of a config with one of these names: as written, and where."""
         wanted = re.compile(
-            rf"\w*(?:config|cfg|hparams|args|params)_?(?:\.(?:{names})\b(?!\()|\[[\"'](?:{names})[\"']\])(?!\s*=[^=])",
+            rf"\w*(?:config|cfg|hparams|args|params)_?"
+            rf"(?:\.(?:{names})\b(?!\()|\[[\"'](?:{names})[\"']\]|,\s*[\"'](?:{names})[\"'])(?!\s*=[^=])",
             re.IGNORECASE,
         )
         for file, at, line in self._python_lines:

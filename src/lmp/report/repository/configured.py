@@ -116,7 +116,7 @@ def _sizes(study: Study) -> Iterator[Sequence[Line]]:
 
 def is_of_model(row: Row, settings: Sequence[Row]) -> bool:
     """A block is a whole sequence where sizes of a model stand beside it, and else a part of one."""
-    if not row.symbol.endswith("block_size"):
+    if not row.symbol.lower().endswith("block_size"):
         return True
     owner = row.symbol.rpartition(".")[0]
     beside = (
@@ -168,7 +168,7 @@ def setting_value(study: Study, row: Row) -> str:
     line = study.base.lines(row.place.file)[row.place.line - 1]
     if row.role != "config file":
         name = re.escape(row.symbol.rpartition(".")[2])
-        literal = re.match(rf"\s*self\.{name}\s*(?::[^=]+)?={_LITERAL}\s*(?:#.*)?$", line)
+        literal = re.match(rf"\s*(?:self\.)?{name}\s*(?::[^=]+)?={_LITERAL}\s*(?:#.*)?$", line)
         return literal[1] if literal else ""
     return re.sub(r"\s+#.*", "", re.split(r"[:=]", line, maxsplit=1)[-1]).strip().rstrip(",")
 

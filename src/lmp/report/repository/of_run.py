@@ -9,6 +9,7 @@ from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.rows import BY_NAME, PLAYED
 from lmp.report.document.parts import Inline, Line, Paragraph, Section, Table
 from lmp.report.repository.appendix import CALLS, MOST_SETTINGS, PARTS, SETTINGS
+from lmp.report.repository.configured import setting_value
 from lmp.report.repository.matters import lines_within
 from lmp.report.repository.modules import PARTS as TITLES
 from lmp.report.repository.pieces import code, plural, pointer
@@ -53,8 +54,9 @@ def _calls(study: Study) -> list[Section]:
 def _settings(study: Study) -> list[Section]:
     found = study.settings_in_code
     rows: list[list[Line]] = [
-        [code(row.symbol, 60), row.role, code(row.why, 60) if row.why else "none", study.pointer(row.place, row.symbol)]
+        [code(row.symbol, 60), row.role, code(value, 60) if value else "none", study.pointer(row.place, row.symbol)]
         for row in found[:MOST_SETTINGS]
+        for value in [setting_value(study, row)]
     ]
     words: list[Inline] = ["By class and function, with the default that stands there."]
     if len(found) > MOST_SETTINGS:

@@ -44,6 +44,12 @@ FRAMEWORKS = {
     "onnxruntime": "ONNX Runtime",
     "ctranslate2": "CTranslate2",
     "tensorrt": "TensorRT",
+    "transformers": "transformers",
+    "deepspeed": "DeepSpeed",
+    "megatron": "Megatron",
+    "ray": "Ray",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
 }
 CORE = ("runtime loop", "scheduler", "batching", "KV cache", "sampling")
 SESSIONS = r"\.disable_(?:eager_execution|v2_behavior)\b"

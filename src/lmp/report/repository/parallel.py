@@ -118,7 +118,7 @@ def strategies(study: Study) -> Iterator[Line]:
             yield sentence(Bold(f"{title}:"), " not determined, candidates: ", shown, ".")
         else:
             yield sentence(Bold(f"{title}:"), " none found (searched: its wrappers, collectives and settings).")
-    placed = _placed(reading)
+    placed = _placed(study)
     if placed:
         yield sentence(Bold("Layers on several devices:"), YES[1], joined(list(map(pointer, placed[:SHOWN]))), ".")
 
@@ -157,8 +157,15 @@ PLACED = re.compile(r"(?:\w+_)?(?:device_map|gpu_split|tensor_split|multi_gpu|la
 PLACES = frozenset(["infer_auto_device_map", "dispatch_model"])
 
 
-def _placed(reading: Reading) -> list[Place]:
+def _is_one_device(study: Study, file: str, call: Call) -> bool:
+    """``device_map="cuda"`` puts all of it in one place."""
+    text = " ".join(study.base.lines(file)[call.line - 1 : call.line + 8])
+    return re.search(r"""device_map\s*=\s*["'](?:cuda(?::\d+)?|cpu|mps|xpu|npu)["']""", text) is not None
+
+
+def _placed(study: Study) -> list[Place]:
     """Where layers are put on devices: by a map that is kept, taken or handed on, or by a device chosen in a loop."""
+    reading = study.reading
     found: dict[Place, None] = {}
     chosen: set[Place] = set()
     for of in reading.classes:
@@ -172,6 +179,7 @@ def _placed(reading: Reading) -> list[Place]:
             found[Place(function.file, function.line)] = None
         for call in function.calls:
             by_map = call.name in PLACES or any(PLACED.fullmatch(name) for name, _ in call.keywords)
+            by_map = by_map and not _is_one_device(study, function.file, call)
             if by_map or (call.loop and call.written == "tf.device"):
                 found[Place(function.file, call.line)] = None
                 chosen |= {Place(function.file, call.line)} if not by_map else set()

@@ -304,7 +304,12 @@ def _files(study: Study) -> list[Line]:
     if not files:
         return ["config files", "none found (searched: YAML, TOML, JSON and INI files that hold settings)", ""]
     tables = [file for file in files if "=" in file.file.rpartition("/")[2]]
-    ranked = sorted(files, key=lambda f: (f in tables, bool(ASIDE.search(f.file)), f.file.count("/"), f.file))
+    # Those that the code or the README names come first.
+    used = list(dict.fromkeys(row.place.file for row in study.ranked("configuration") if row.role == "config file"))
+    near = {file: at - len(used) for at, file in enumerate(used)}
+    ranked = sorted(
+        files, key=lambda f: (f in tables, near.get(f.file, 0), bool(ASIDE.search(f.file)), f.file.count("/"), f.file)
+    )
     first = [file for file in ranked if file not in tables or len(tables) == len(files)][:4]
     keys = [
         [Code(file.file.rpartition("/")[2]), " has ", *joined([code(name, 40) for name in file.names[:3]])]
