@@ -327,3 +327,17 @@ def test_a_variable_of_the_environment_is_read_where_the_code_reads_it(tmp_path:
     body = read_repository(tmp_path, Selection(), lambda at, of, file: None).graphs["a.py"].body
     assert body is not None
     assert [each.line for each in body.hazards if each.kind == "read once"] == [3]
+
+
+def test_a_message_at_the_end_of_the_work_is_no_trouble(tmp_path: Path) -> None:
+    # Line 3 tells that all is well, line 6 that something went wrong.
+    text = """def train(step, last, log):
+    if step == last:
+        log.info("training is done")
+        return True
+    if step < 0:
+        log.error("no such step")
+        return False
+    return step
+"""
+    assert {each for each in hazards(tmp_path, text) if each[0] == "leaves"} == {("leaves", 6)}

@@ -9,6 +9,7 @@ from by_rules import ruled_rows
 from lmp.codebase.facts import Place, RepoFacts
 from lmp.codebase.roles.configuration import configuration_rows
 from lmp.codebase.roles.entry import entry_rows
+from lmp.codebase.roles.lines import with_lines
 from lmp.codebase.roles.pitfalls import pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
@@ -192,3 +193,19 @@ def test_an_argument_that_nothing_reads_bounds_nothing(read: Read) -> None:
         for name, default in (("max_length", "128"), ("max_tokens", "64"))
     ]
     assert {each.symbol for each in pitfalls(reading, rows, [])} == {"train.max_tokens"}
+
+
+def test_numbers_in_the_code_of_a_draw_are_its_parameters(read: Read) -> None:
+    # 0.8 is no divisor that may be zero.
+    text = """import torch
+def step(logits):
+    temperature = 0.8
+    return torch.multinomial(torch.softmax(logits / temperature, -1), 1)
+"""
+    reading = Reading(read({"run.py": text}))
+    (step,) = (each for each in reading.functions if each.name == "step")
+    (row,) = with_lines(reading, [Row("sampling", "sample", "step", Place(*step.key))])
+    assert row.lines == ((4, "multinomial"), (3, "temperature"))
+    kinds = {each.kind for function in reading.functions for each in function.hazards}
+    assert "divides" not in kinds
+    assert "fixed" in kinds

@@ -10,6 +10,7 @@ from by_rules import carrying_calls, ruled_rows
 from lmp.codebase.facts import Selection
 from lmp.codebase.reading import read_repository
 from lmp.codebase.roles import strength
+from lmp.codebase.roles.cache import role_of
 from lmp.codebase.roles.pitfalls import Pitfall, pitfalls
 from lmp.codebase.roles.reach import Reading, Row
 from lmp.codebase.roles.spine import decode_loops
@@ -1284,3 +1285,9 @@ def test_a_default_in_the_body_of_a_class_is_told_with_the_class(tmp_path: Path)
     # The class begins in line 6, its field stands in line 12.
     assert (found.symbol, found.place.line) == ("Window", 6)
     assert found.written == "window_size = 64"
+
+
+def test_what_a_cache_is_asked_is_accounting() -> None:
+    # `can_allocate` frees and allocates nothing, nor does `get_num_free_blocks`; `scan_blocks` has `can` inside.
+    names = ("Manager.can_allocate", "get_num_free_blocks", "is_block_cached", "allocate", "scan_blocks")
+    assert [role_of(name, None) for name in names] == ["accounting", "accounting", "accounting", "allocate", "paging"]

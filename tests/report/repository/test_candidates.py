@@ -64,7 +64,7 @@ def test_a_network_under_another_name_is_related_to_language_models(tmp_path: Pa
     report = reported(written(tmp_path / "net", {"m.py": text}))
     # The class of torch stands only where the object is made, more than three lines above the call.
     assert [finding.message for finding in report.review.findings] == []
-    assert "yes (signals: attention: 1 function, as `m.py:13` (`forward`); draws of a token: 1 function" in report.text
+    assert "yes (signals: attention: 1 function, as `m.py:13` (`forward`); token draws: 1 function" in report.text
 
 
 FLAT = {
@@ -103,5 +103,5 @@ def test_a_flat_package(tmp_path: Path) -> None:
     # Nine files import `util`, more than stand each for itself in a folder of several.
     assert "none found" not in report.section("Architecture map (one diagram)").split("Framework")[0]
     entries = report.section("Entrypoints (how to run)")
-    assert "- Library: the package hands out `Model`, `load` at `tool/__init__.py:1`" in entries
+    assert "- Library: the package exports `Model`, `load` at `tool/__init__.py:1`" in entries
     assert "**Optional libs**: `flash_attn` tried at 1 place, first `tool/model.py:21` (`flash_attn`)" in report.text

@@ -86,7 +86,7 @@ def test_sizes_of_constructors_and_of_what_the_code_fills(report: Reported, root
 
 def test_alignment_is_a_multiple_and_not_a_parity(report: Reported) -> None:
     alignment = report.section("3.3 Constraints & Requirements").split("\n")[2]
-    assert "`heads * dim_head != dim` is refused in" in alignment
+    assert "`heads * dim_head != dim` raises an error in" in alignment
     assert "% 2" not in alignment
 
 
@@ -156,5 +156,31 @@ class PressConfig:
     found = implementation(root)
     assert "block_size" not in found.section("3.1 Model Configuration")
     answer = found.section("Q: What is the maximum supported sequence length?")
-    assert "`length > self.max_length` is refused at `net/config.py:4`" in answer
+    assert "`length > self.max_length` raises an error at `net/config.py:4`" in answer
     assert "block_size" not in answer
+
+
+def test_a_size_that_is_asked_of_a_config_by_its_name_and_one_device(tmp_path: Path) -> None:
+    # `BLOCK_SIZE` is a page of a cache, and no length of a sequence. One device holds all layers.
+    files = {
+        "engine.py": """from transformers import AutoModelForCausalLM
+
+BLOCK_SIZE = 16
+
+
+class Runner:
+    def __init__(self, path):
+        self.model = AutoModelForCausalLM.from_pretrained(path, device_map="cuda")
+        self.depth = getattr(self.model.config, "num_hidden_layers", getattr(self.model.config, "n_layer", None))
+        self.pages = [BLOCK_SIZE] * self.depth
+
+    def step(self, ids):
+        return self.model(ids).logits
+""",
+    }
+    found = implementation(written(tmp_path / "engine", files))
+    assert found.review.findings == []
+    sizes = found.section("3.1 Model Configuration")
+    assert "| `num_layers` | set by the model's config |" in sizes
+    assert "`BLOCK_SIZE`" not in sizes
+    assert "Layers on several devices" not in found.section("7.1 Parallelism Strategy")

@@ -174,7 +174,7 @@ def test_pitfalls_have_their_own_words(report: Reported, root: Path) -> None:
     port = line_of(root, "nanoserve/cli.py", 'os.environ["NANO_PORT"]')
     assert f"`NANO_PORT` is read without a default at `nanoserve/cli.py:{port}`" in pitfalls
     assert "nanoserve needs compute capability 8.0 or newer" in pitfalls
-    assert "`torch.cuda.get_device_capability()[0] < 8` is refused" in pitfalls
+    assert "`torch.cuda.get_device_capability()[0] < 8` raises an error" in pitfalls
     # A comment that something is left to do is no pitfall.
     assert "swap to the host instead of computing it again" not in pitfalls
 

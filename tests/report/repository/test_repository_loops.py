@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from small_repository import line_of, reported, written
+from small_repository import line_of, read, reported, written
 
 from lmp.codebase.graph.records import Function
+from lmp.report.repository.code_base import CodeBase
 from lmp.report.repository.nest import Drawer
+from lmp.report.repository.study import Study
 
 PIPELINE = """import torch
 import tiktoken
@@ -158,3 +161,81 @@ def test_a_branch_behind_a_closing_brace() -> None:
         line: [(step.text, step.place.line) for step in Drawer.around(lines, line, function, {})] for line in (3, 5, 7)
     }
     assert around == {3: [("if (width == 2) {", 2)], 5: [("} else if (width == 3) {", 4)], 7: [("} else {", 6)]}
+
+
+LONG = """import torch
+import torch.nn.functional as F
+
+
+class Blocks:
+    def __init__(self):
+        self.free_blocks = []
+
+    def left(self):
+        return len(self.free_blocks)
+
+    def can_allocate(self, count):
+        return self.checked(count)
+
+    def checked(self, count):
+        return self.counted(count) <= self.left()
+
+    def counted(self, count):
+        return torch.tensor(count).sum()
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return self.attend(x)
+
+    def attend(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Engine:
+    def __init__(self):
+        self.blocks = Blocks()
+        self.model = Model()
+
+    def generate(self, tokens):
+        while True:
+            if self.blocks.can_allocate(len(tokens)):
+                tokens = self.grown(tokens)
+            left = self.blocks.left()
+            logits = self.model(tokens)
+            tokens = torch.cat([tokens, torch.multinomial(logits, 1)])
+
+    def grown(self, tokens):
+        return torch.cat([tokens, tokens])
+"""
+
+
+def test_a_test_is_drawn_once_and_a_getter_not_at_all(tmp_path: Path) -> None:
+    root = written(tmp_path / "engine", {"engine.py": LONG})
+    found = reported(root)
+    assert found.review.findings == []
+    nesting = found.section("Prefill vs decode loop (real nesting)")
+    # The line of the test stands once; what it asks stands further in than what it leads to.
+    assert nesting.count("if self.blocks.can_allocate(len(tokens)):") == 1
+    lines = [line for line in nesting.split("\n") if "self.checked(count)" in line or "self.grown(tokens)" in line]
+    asked, led = (len(line) - len(line.lstrip()) for line in lines)
+    assert asked == led + 2
+    # ``left`` only gives a length.
+    assert "left = self.blocks.left()" not in nesting
+
+
+def test_what_leads_to_attention_gets_room_first(tmp_path: Path) -> None:
+    root = written(tmp_path / "engine", {"engine.py": LONG})
+    study = Study(CodeBase(read(root), root, {}), root)
+    (loop,) = (each for each in study.reading.functions if each.name == "generate")
+    drawer = replace(study._drawer, wanted=set(study.reading.functions))
+    assert {each.name for each in drawer.leading} == {"forward", "attend", "generate"}
+    # All of it: the test comes first, and so does what it asks. The five calls of the loop with the statements around
+    # them count as eleven lines: of thirteen, the model has the other two.
+    every, few = drawer._nest(loop, 40), drawer._nest(loop, 13)
+    texts = [step.text for step in every.every()]
+    assert texts.index("return self.checked(count)") < texts.index("return self.attend(x)")
+    texts = [step.text for step in few.every()]
+    assert "return self.attend(x)" in texts
+    assert "return self.checked(count)" not in texts
+    assert few.left_out > 0

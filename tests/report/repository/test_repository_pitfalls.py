@@ -80,7 +80,7 @@ def test_what_the_last_branch_refuses_is_what_no_test_takes() -> None:
     own = Condition(("kind == 'a'", "kind == 'b'"), holds=False)
     told = refusal_of(own, asserts=False)
     words = "".join(each.text if isinstance(each, Code) else str(each) for each in told)
-    assert words == "anything but kind == 'a', kind == 'b' is refused"
+    assert words == "anything but kind == 'a', kind == 'b' raises an error"
 
 
 class _Native:

@@ -249,7 +249,10 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
     leaves = isinstance(body[-1], ast.Return)
     tells = (*WARNS, *TELLS) if leaves else WARNS
     warned = next((call for call in called if source.written(call.func).rpartition(".")[2] in tells), None)
-    if warned is not None and warned.args and (assigned or leaves) and _is_trouble(source, warned):
+    # What gives a value, or says that all is well, ends its work.
+    last = body[-1].value if isinstance(body[-1], ast.Return) else None
+    gives = last is not None and not (isinstance(last, ast.Constant) and not last.value)
+    if warned is not None and warned.args and (assigned or leaves) and (_is_trouble(source, warned) or not gives):
         kind: HazardKind = "leaves" if leaves else "falls back"
         _add(inside, kind, warned, source.written(warned.args[0]))
     elif assigned and len(assigned) == len(body) and not test.endswith(" is None") and body is node.body:
@@ -267,8 +270,7 @@ def _of_branch(source: Source, node: ast.If, body: list[ast.stmt], test: str, in
 
 
 def _is_trouble(source: Source, told: ast.Call) -> bool:
-    """A warning or an error; of what is only told, a message of something that went wrong: work ends with a message
-    too."""
+    """A warning or an error; of what is only told, a message of something that went wrong."""
     name = source.written(told.func).rpartition(".")[2]
     return name not in TELLS or name == "error" or TROUBLE.search(source.written(told.args[0])) is not None
 

@@ -20,6 +20,8 @@ from lmp.codebase.roles.states import state_rows
 from lmp.codebase.roles.words import says, split
 
 ROLES = (
+    # What asks changes nothing.
+    ("accounting", r"(?:^|[._])(?:can|is|get_num|num|get_usage)_"),
     ("evict", r"evict|prune|least_recent"),
     ("free", r"free|release|clear|reset|drop|remove|_rm$|seq_rm|seq_keep|dealloc|discard"),
     ("swap", r"swap|save|load|state_|offload|restore|serial|export|import"),

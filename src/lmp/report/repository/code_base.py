@@ -99,7 +99,7 @@ class CodeBase:
     @cached_property
     def _python_lines(self) -> list[tuple[str, int, str]]:
         """Lines of the repository's own Python that read a config."""
-        wanted = re.compile(r"(?i)(?:config|cfg|hparams|args|params)\w*(?:\.|\[[\"'])\w")
+        wanted = re.compile(r"(?i)(?:config|cfg|hparams|args|params)\w*(?:\.|\[[\"']|,\s*[\"'])\w")
         return [
             (file.file, at, line)
             for file in self.code

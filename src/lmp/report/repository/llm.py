@@ -88,7 +88,7 @@ class Llm:
         """What functions compute, whatever they are named."""
         title, functions = {
             ATTENTION: ("attention", self.reading.attends.keys()),
-            SAMPLING: ("draws of a token", self.reading.samples.keys()),
+            SAMPLING: ("token draws", self.reading.samples.keys()),
             STATES: ("states that are handed on from step to step", carried_states(self.reading).keys()),
         }.get(what, ("", set()))
         if not functions:

@@ -133,7 +133,7 @@ def _by_content(study: Study, unit: Unit) -> Line:
         if study.base.resolve(each.module, name, file) is not None
     ]
     if len(inside) == 1 and unit.path.endswith("__init__.py") and given:
-        return sentence("gives out ", *plural(len(given), "name"), ", as ", code(given[0], 50))
+        return sentence("exports ", *plural(len(given), "name"), ", as ", code(given[0], 50))
     return "code without definitions"
 
 

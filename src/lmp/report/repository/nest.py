@@ -6,6 +6,7 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from lmp.codebase.facts import Launch, Place
@@ -81,21 +82,28 @@ class Nest:
 
 @dataclass
 class Drawer:
-    """Draws functions of one code base. ``wanted`` says which of a function's calls matter."""
+    """Draws functions of one code base.
+
+    ``wanted`` says which of a function's calls matter. ``leading`` is what leads to attention, a draw or a kernel:
+    it gets room first.
+    """
 
     base: CodeBase
     edges: dict[Function, list[Edge]]
     lost: dict[Function, list[tuple[int, str, str]]]
     wanted: set[Function]
     launches: dict[tuple[str, str], list[Launch]]
+    leading: AbstractSet[Function] = frozenset()
 
     def nest(self, root: Function, most: int) -> Nest:
-        """At most ``most`` lines: nearest calls first. Where what matters takes little room, every call is shown."""
+        """At most ``most`` lines: calls that lead on first, the nearest of them. Where what matters takes little room,
+        every call is shown."""
         found = self._nest(root, most)
         if sum(1 for _ in found.every()) * 3 < most:
             # A test for None that many call is no step of any of them.
             callers = Counter(callee for edges in self.edges.values() for callee in {each.callee for each in edges})
             every = {each for each in self.edges if callers[each] < MANY or not is_helper(each)}
+            every = {each for each in every if each in self.wanted or not is_getter(each)}
             found = replace(self, wanted=every)._nest(root, most // 2)
         return found
 
@@ -108,7 +116,9 @@ class Drawer:
         expanded = {root}
         waiting = [(each, 1) for step in found.steps for each in (step, *step.inside)]
         while waiting:
-            step, depth = waiting.pop(0)
+            first = min(waiting, key=lambda each: (each[0].target not in self.leading, each[1]))
+            waiting.remove(first)
+            step, depth = first
             if step.target is None or step.target in expanded or depth >= DEEPEST:
                 continue
             inside = self.body(step.target)
@@ -235,6 +245,17 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
+def is_getter(function: Function) -> bool:
+    """A method that only gives what its object keeps, or its length."""
+    asked = function.owner is not None and not function.native and len(function.params) <= 1
+    does = function.writes or function.sets or function.numeric or function.loops or function.abstract
+    short = function.end - function.line < HELPER
+    return asked and short and not does and all(call.name in GIVES for call in function.calls)
+
+
+GIVES = frozenset(["len", "list", "tuple", "sum", "min", "max", "any", "all", "int", "bool", "get", "range"])
+
+
 def is_helper(function: Function) -> bool:
     """Of a few lines, no method, and all that it calls is builtin or handed in: a test for None, a conversion."""
     return (
@@ -274,9 +295,11 @@ def fence(nest: Nest, language: str) -> Fence:
 
 def _draw(steps: list[Step], depth: int, comment: str, pieces: list[Inline]) -> None:
     drawn: set[Step] = set()
+    # A call that stands in a test or in the head of a loop shows that line already.
+    heads = {step.place.line for step in steps if OPENS.match(step.text)}
     for step in steps:
         for at, each in enumerate(step.around):
-            if each not in drawn:
+            if each not in drawn and each.place.line not in heads:
                 line, text = each.other
                 away = bool(line) and all(line != one.place.line for one in drawn)
                 told: list[Inline] = [f"(not: {cut(text, OTHER)})"] if away else []
@@ -294,7 +317,8 @@ def _draw(steps: list[Step], depth: int, comment: str, pieces: list[Inline]) -> 
         if step.is_alternative and step.target is not None:
             place, beside = Pointer(step.target.file, step.target.line, symbol=step.target.name), []
         pieces += _line(inner, step.text, place, comment, beside)
-        _draw(step.inside, inner + 1, comment, pieces)
+        # What is called in a head stands further in than what the head leads to.
+        _draw(step.inside, inner + (2 if step.place.line in heads else 1), comment, pieces)
 
 
 def _line(depth: int, text: str, place: Pointer, comment: str, beside: list[Inline] | None = None) -> list[Inline]:

@@ -168,15 +168,15 @@ def refused_at(study: Study, place: Place, written: str) -> tuple[Condition, lis
 
 
 def refusal_of(own: Condition, asserts: bool) -> list[Inline]:
-    """What a condition says of the values that are taken: ``n > 0`` must hold; anything but ``kind == 'a'`` is
-    refused."""
+    """What a condition says of the values that are taken: ``n > 0`` must hold; anything but ``kind == 'a'``
+    raises an error."""
     tests = [code(test, 90) for test in own.tests[:MOST_TESTS]]
     more = [" and more"] if len(own.tests) > len(tests) else []
     if asserts:
         return [*tests, " must hold"]
     if own.holds:
-        return [*tests, " is refused"]
-    return ["anything but ", *joined(tests), *more, " is refused"]
+        return [*tests, " raises an error"]
+    return ["anything but ", *joined(tests), *more, " raises an error"]
 
 
 def _where_it_counts(around: list[Condition]) -> list[Inline]:

@@ -25,7 +25,7 @@ from lmp.report.document.told import Told
 from lmp.report.repository.code_base import C_LIKE, CodeBase
 from lmp.report.repository.llm import Llm
 from lmp.report.repository.mentions import Mentions
-from lmp.report.repository.nest import Drawer, Nest
+from lmp.report.repository.nest import Drawer, Nest, is_getter
 from lmp.report.repository.pieces import ASIDE, code, pointer, said, section_title
 from lmp.report.repository.signs import Note
 from lmp.report.repository.statements import function_at, parameters
@@ -300,12 +300,14 @@ class Study:
         wanted = {each for edge in self.edges for each in (edge.caller, edge.callee)}
         wanted |= self.reading.reaching(leaves(self.reading))
         played = {row.key for row in self.rows if row.section in PLAYED}
+        wanted = {each for each in wanted if not is_getter(each)}
         wanted |= {each for each in self.reading.functions if each.key in played}
         launches: dict[tuple[str, str], list[Launch]] = {}
         for each in self.base.facts.launches:
             launches.setdefault((each.place.file, each.inside), []).append(each)
         starting = {each for each in self.reading.functions if (each.file, each.qualname) in launches}
         wanted |= self.reading.reaching(starting)
+        leading = self.reading.running | self.reading.reaching(starting)
         lost = {of: [(each.line, each.written, each.why) for each in found] for of, found in graph.lost.items()}
         edges = dict(graph.edges)
         # Where a reader says what a call leads to, it is neither lost nor one of many.
@@ -313,7 +315,7 @@ class Study:
             told = {id(each.call) for each in meant if each.call is not None}
             edges[caller] = [*(each for each in edges.get(caller, ()) if id(each.call) not in told), *meant]
             lost[caller] = [each for each in lost.get(caller, ()) if each[0] != line]
-        return Drawer(self.base, edges, lost, wanted, launches)
+        return Drawer(self.base, edges, lost, wanted, launches, leading)
 
     @property
     def _meant(self) -> dict[tuple[Function, int], list[Edge]]:
@@ -490,7 +492,7 @@ class Study:
         silent = "its docstring has no summary" if definition.doc else "no docstring"
         if definition.kind != "class":
             taken = self.signature(definition)
-            return [f"{silent}; takes ", code(taken, width)] if taken != "()" else [f"{silent}; takes nothing"]
+            return [f"{silent}; takes ", code(taken, width)] if taken != "()" else [f"{silent}; no parameters"]
         methods = [name for name in definition.methods if not name.startswith("_")]
         if methods:
             # What is set up and asked for says least of what it does.

@@ -98,7 +98,7 @@ def _entries(study: Study) -> Section:
         ("CLI", ("cli",), "console scripts, commands of click and typer, main blocks that take arguments"),
         ("Server", ("server",), "servers that a main block starts, routes that lead to a model"),
         ("Benchmarks/examples", ("benchmark", "example"), "folders and files of benchmarks and examples"),
-        ("Library", ("library",), "what the package's first file hands out, classes that only users make"),
+        ("Library", ("library",), "what the package's first file exports, classes that only users make"),
     )
     items: list[Line] = []
     for title, roles, searched in groups:
@@ -131,7 +131,7 @@ def _handed_out(study: Study) -> list[Line]:
             more = [f" and {len(own) - MOST_NAMES} more"] if len(own) > MOST_NAMES else []
             shown = joined([code(name, 50) for name in own[:MOST_NAMES]])
             return [
-                sentence("Library: the package hands out ", shown, *more, " at ", pointer(Place(file, names[own[0]])))
+                sentence("Library: the package exports ", shown, *more, " at ", pointer(Place(file, names[own[0]])))
             ]
     return []
 
