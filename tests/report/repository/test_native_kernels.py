@@ -206,3 +206,29 @@ void run(float* y, int n) {
     assert "**Tensor Parallelism:** none found" in found.section("7.1 Parallelism Strategy")
     # One kernel calls what exchanges values of lanes.
     assert "in what 1 of 2 kernels call" in found.section("8.1 Memory Access Pattern")
+
+
+def test_attention_in_one_kernel_is_fused(tmp_path: Path) -> None:
+    # Two products around the exponential and the largest value; the second kernel has one product and no softmax.
+    text = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def whole(Q, K, V, O, n, BLOCK: tl.constexpr):
+    q = tl.load(Q)
+    for at in range(0, n, BLOCK):
+        s = tl.dot(q, tl.load(K + at))
+        most = tl.maximum(most, tl.max(s, 1))
+        p = tl.exp(s - most)
+        acc = tl.dot(p, tl.load(V + at), acc)
+    tl.store(O, acc)
+
+
+@triton.jit
+def product(Q, K, O):
+    tl.store(O, tl.dot(tl.load(Q), tl.load(K)))
+"""
+    answer = implementation(written(tmp_path / "kit", {"kit.py": text})).section("Q: What operations are fused?")
+    assert "in one kernel: `kit.py:6` (`whole`)." in answer
+    assert "`product`" not in answer

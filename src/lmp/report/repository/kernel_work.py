@@ -113,6 +113,17 @@ def work_of(base: CodeBase, kernel: Kernel) -> Work:
     )
 
 
+_SOFTMAX = (re.compile(r"\bexp2?f?\(|\b__expf\("), re.compile(r"\b(?:f?max(?:imum|f)?)\("))
+"""What a softmax of one kernel calls: the exponential of the distance to the largest value so far."""
+
+
+def is_attention(base: CodeBase, kernel: Kernel) -> bool:
+    """Whether a kernel computes a softmax between sums of products: attention in one kernel."""
+    text = _bare(base, kernel, kernel.place, kernel.end)
+    counted = _counted(kernel, text)
+    return all(each.search(text) for each in _SOFTMAX) and counted[PRODUCT] + counted[SUMS] > 1
+
+
 def _bare(base: CodeBase, kernel: Kernel, place: Place, end: int) -> str:
     lines = base.lines(place.file)[place.line - 1 : end]
     if kernel.language in SEARCHED:

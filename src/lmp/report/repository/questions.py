@@ -14,6 +14,7 @@ from lmp.report.document.parts import (
     Section,
 )
 from lmp.report.repository.configured import device_guards, is_of_model, setting_value
+from lmp.report.repository.kernel_work import is_attention
 from lmp.report.repository.parallel import YES, strategies
 from lmp.report.repository.performance import some
 from lmp.report.repository.pieces import (
@@ -65,13 +66,17 @@ def questions(study: Study) -> Iterator[Section]:
             each.place.file,
         )
     )
-    yield _question(
-        "What operations are fused?",
-        [["by their names ", *some([pointer(each.place, each.name) for each in fused])]] if fused else [],
+    told: list[list[Inline]] = (
+        [["by their names ", *some([pointer(each.place, each.name) for each in fused])]] if fused else []
     )
+    whole = [each for each in study.ranked_kernels if is_attention(study.base, each)]
+    if whole:
+        places = some([pointer(each.place, each.name) for each in whole])
+        told.append(["attention with its softmax, as both stand between sums of products in one kernel: ", *places])
+    yield _question("What operations are fused?", told)
     yield _question("What hardware is required?", list(_hardware(study)))
     kv = {row.role: row for row in reversed(study.ranked("kv_cache"))}
-    told: list[list[Inline]] = [
+    told = [
         [f"{row.role}: ", *study.pointer(row.place, row.symbol)] for role in _STEPS if (row := kv.get(role)) is not None
     ]
     yield _question("How does the KV cache work?", told)
