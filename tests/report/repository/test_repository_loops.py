@@ -239,3 +239,38 @@ def test_what_leads_to_attention_gets_room_first(tmp_path: Path) -> None:
     assert "return self.attend(x)" in texts
     assert "return self.checked(count)" not in texts
     assert few.left_out > 0
+
+
+def test_of_loops_that_train_the_outermost_is_shown(tmp_path: Path) -> None:
+    source = """import torch
+import torch.nn.functional as F
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+class Engine:
+    def __init__(self, model: Model):
+        self.model = model
+
+    def run(self, batches):
+        for batch in batches:
+            self.model(batch).sum().backward()
+
+
+class Trainer:
+    def __init__(self):
+        self.engine = Engine(Model())
+
+    def fit(self, data):
+        for batches in data:
+            self.engine.run(batches)
+"""
+    root = written(tmp_path / "net", {"train.py": source})
+    found = reported(root)
+    assert found.review.findings == []
+    nesting = found.section("Prefill vs decode loop (real nesting)")
+    at = line_of(root, "train.py", "def fit")
+    assert f"**The loop**: `train.py:{at}` (`fit`)" in nesting

@@ -266,6 +266,10 @@ class Study:
         Of a nesting that a reader named its own loops come first, else the first function in it that repeats a call.
         """
         loops = [each for each in decode_loops(self.reading) if each.native or each in stepping(self.reading)]
+        if self.reading.reaching(self.reading.samples).isdisjoint(loops):
+            # Where nothing is drawn, a loop trains: the one that leads to most of the others is the whole of it.
+            below = {each: {edge.callee for edge in self.reading.reached(each, lambda edge: True)} for each in loops}
+            loops = sorted(loops, key=lambda each: -len(below[each].intersection(loops)))
         if self.named is not None and NESTING in self.named.parts.absent:
             return []
         if self.named is None or not self.named.parts.nesting:
