@@ -269,8 +269,5 @@ class Trainer:
             self.engine.run(batches)
 """
     root = written(tmp_path / "net", {"train.py": source})
-    found = reported(root)
-    assert found.review.findings == []
-    nesting = found.section("Prefill vs decode loop (real nesting)")
-    at = line_of(root, "train.py", "def fit")
-    assert f"**The loop**: `train.py:{at}` (`fit`)" in nesting
+    loops = Study(CodeBase(read(root), root, {}), root).loops
+    assert [each.qualname for each in loops] == ["Trainer.fit", "Engine.run"]
