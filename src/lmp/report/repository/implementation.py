@@ -529,6 +529,8 @@ def _appendix(study: Study, sections: Sequence[Section]) -> Section:
 
 # --- the returned summary --------------------------------------------------------------------------------------------
 
+VAGUE = ("default", "limit")
+"""Kinds of pitfalls that say of a value only that it is there."""
 DETAILS = {
     True: ("4. Component Analysis", "5. Task/Operator Catalog", "7. Parallelism & Distribution", "9. Technical FAQ"),
     False: (
@@ -582,7 +584,8 @@ def returned_summary(study: Study, report: str, is_implementation: bool) -> list
     lines += found or [f"  none found (searched: {searched})"]
     lines.append("limitations:")
     # A message of several lines would look like several limitations.
-    pitfalls = [(one.pitfall, " ".join(one.effect.split())) for one in telling(study)[:5]]
+    limiting = sorted(telling(study), key=lambda one: one.pitfall.kind in VAGUE)
+    pitfalls = [(one.pitfall, " ".join(one.effect.split())) for one in limiting[:5]]
     limits = [f"  {pitfall.symbol} {at(pitfall.cause)}: {effect}" for pitfall, effect in pitfalls]
     lines += limits or ["  none found (searched: asserts, refusals, fixed ports and paths, dropped errors)"]
     lines.append("details:")
