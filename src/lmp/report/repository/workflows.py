@@ -305,7 +305,7 @@ def _files(study: Study) -> list[Line]:
         return ["config files", "none found (searched: YAML, TOML, JSON and INI files that hold settings)", ""]
     tables = [file for file in files if "=" in file.file.rpartition("/")[2]]
     # Those that the code or the README names come first.
-    used = list(dict.fromkeys(row.place.file for row in study.ranked("configuration") if row.role == "config file"))
+    used = list(dict.fromkeys(row.place.file for row in study.rows if row.role == "config file"))
     near = {file: at - len(used) for at, file in enumerate(used)}
     ranked = sorted(
         files, key=lambda f: (f in tables, near.get(f.file, 0), bool(ASIDE.search(f.file)), f.file.count("/"), f.file)
