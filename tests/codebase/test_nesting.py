@@ -1209,3 +1209,32 @@ def plain(x):
     (step,) = (each for each in reading.functions if each.name == "step")
     led = [(edge.callee.qualname, edge.line, edge.how) for edge in reading.graph.edges[step]]
     assert led == [("Runner.make.wrapper", 18, "name")]
+
+
+def test_a_run_that_another_package_does_ends_where_it_is_handed_on(tmp_path: Path) -> None:
+    text = """from distant import LLM
+
+class Runtime:
+    def __init__(self, path):
+        self.engine = LLM(path)
+
+    def generate(self, prompts, temperature=1.0, top_p=1.0):
+        return self.engine.generate(prompts, temperature=temperature, top_p=top_p)
+
+class Pipeline:
+    def __init__(self, path):
+        self.runtime = Runtime(path)
+
+    def __call__(self, prompts):
+        return self.runtime.generate(prompts)
+
+def main():
+    Pipeline("a")(["b"])
+
+if __name__ == "__main__":
+    main()
+"""
+    (tmp_path / "run.py").write_text(text)
+    reading = Reading(read_repository(tmp_path, Selection(), lambda at, of, file: None))
+    pairs = {(edge.caller.qualname, edge.callee.qualname) for edge in carrying_calls(reading)}
+    assert ("Pipeline.__call__", "Runtime.generate") in pairs

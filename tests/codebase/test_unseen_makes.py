@@ -1322,3 +1322,35 @@ def test_constants_are_settings_where_there_are_no_others_and_a_function_that_mo
     assert settings == [("constant", "MODEL", 3)]
     ways = [(row.role, row.symbol, row.why) for row in rows if row.section == "entry_points"]
     assert ways == [("cli", "main", "modal run app.py::main")]
+
+
+def test_a_script_without_a_main_block_and_the_settings_that_it_runs_a_file_over(tmp_path: Path) -> None:
+    # The loop stands in the file itself. `steps` and `rate` stand before the line that runs what the command line
+    # names; `width` is worked out, and `seen` comes behind.
+    files = {
+        "train.py": (
+            "import torch\nfrom net import Net\n\nsteps = 8\nrate = 0.1\nwidth = int(rate * 80)\n"
+            "exec(open('configurator.py').read())\nseen = 0\nmodel = Net()\n"
+            "for at in range(steps):\n    loss = model(torch.zeros(1, width))\n    loss.sum().backward()\n"
+        ),
+        "net.py": (
+            "import torch\nimport torch.nn.functional as F\n\n\nclass Net(torch.nn.Module):\n"
+            "    def forward(self, x):\n        return F.scaled_dot_product_attention(x, x, x)\n"
+        ),
+    }
+    rows = read(tmp_path, files)
+    settings = {
+        (row.role, row.symbol, row.place.line)
+        for row in rows
+        if row.place.file == "train.py" and row.section == "configuration"
+    }
+    assert {each for each in settings if each[0] == "cli flag"} == {
+        ("cli flag", "--steps", 4),
+        ("cli flag", "--rate", 5),
+    }
+    ways = [
+        (row.role, row.place.line, row.why)
+        for row in rows
+        if row.section == "entry_points" and row.place.file == "train.py"
+    ]
+    assert ways == [("cli", 1, "python train.py")]

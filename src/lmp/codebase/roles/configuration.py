@@ -87,6 +87,13 @@ def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]
         for name, line, default in function.arguments:
             if name not in ("self", "cls"):
                 add("cli flag", f"--{name}", Place(function.file, line), default)
+    # What a script sets before it runs a file of the command line in its own place, that file may set anew.
+    for file, graph in reading.facts.graphs.items():
+        runs = [call.line for call in graph.body.calls if call.name == "exec"] if graph.body and counts(file) else []
+        for name, values in graph.names.items() if runs else ():
+            at = graph.body.lines.get(name) if graph.body is not None else None
+            if at is not None and at < max(runs) and not values and name[0] != "_":
+                add("cli flag", f"--{name}", Place(file, at), None)
     # In each file a variable stands once.
     for read in {(each.place.file, each.name): each for each in reversed(reading.facts.env)}.values():
         # What builds it from source is set by the environment alone.

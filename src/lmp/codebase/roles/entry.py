@@ -77,6 +77,9 @@ def entry_rows(reading: Reading) -> tuple[Row, ...]:
             for kind, started in _main(reading, file, main, graph.body, role, only):
                 at = Place(file, main) if started is None else place(started)
                 add(kind, "__main__" if started is None else started.qualname, at, command)
+        elif _is_script(reading, graph.body, running):
+            kind = "benchmark" if re.search(r"(?i)bench", file.rpartition("/")[2]) else "cli"
+            add(kind, "__main__", Place(file, 1), command_of(reading, file, role))
         for function in graph.functions:
             if graph.body is None and function.qualname == "main" and (only is None or function in only):
                 kind, started = _native_main(reading, function, role)
@@ -120,6 +123,15 @@ def route_rows(reading: Reading) -> list[Row]:
         for each in reading.facts.entries
         if each.kind == "server" and each.what.split(" ")[0].isupper() and reading.is_own(each.place.file)
     ]
+
+
+def _is_script(reading: Reading, body: Function | None, running: set[Function]) -> bool:
+    """Whether a file without a main block runs a model in a loop of its own lines, and no other file imports it."""
+    if body is None or body not in running or is_used(reading, body.file):
+        return False
+    return any(
+        edge.call is not None and edge.call.loop and edge.callee in running for edge in reading.graph.edges[body]
+    )
 
 
 def _serves(reading: Reading, function: Function) -> bool:

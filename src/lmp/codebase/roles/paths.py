@@ -216,6 +216,9 @@ class Paths:
             "model": self.reading.runs_model & self.model.ends,
         }
         if not any(found.values()):
+            # Where another package runs the model, a run ends where that is told to.
+            found["sampling"] = self._played("sampling", "sample")
+        if not any(found.values()):
             # A library of operators ends at the kernels that it starts, as a model does at attention.
             found["attention"] = {each for each in self.reading.functions if each.key in self.reading.kernels}
         # What attention calls, as a projection, is not the other half of a layer.
