@@ -160,10 +160,12 @@ void run(
 
 
 def test_pointers_of_an_object_of_parameters_and_loads_by_classes() -> None:
-    # Loads, counted by hand: x[0] and x[1], and the block's. Stores: out[0], and the block's.
+    # Loads, counted by hand: x[0] and x[1], and the block's. Stores: out[0], and the block's. `smem` is no parameter.
     body = """conv_kernel(Params params) {
   input_t *x = reinterpret_cast<input_t *>(params.x_ptr) + blockIdx.x;
   input_t *out = reinterpret_cast<input_t *>(params.out_ptr);
+  float *tile = reinterpret_cast<float *>(smem.tile);
+  tile[0] = tile[1];
   BlockLoad(smem).Load(x, values, params.n);
   out[0] = x[0] + x[1];
   BlockStore(smem).Store(out, values, params.n);

@@ -89,7 +89,9 @@ def configuration_rows(reading: Reading, beginnings: Sequence[Row]) -> list[Row]
                 add("cli flag", f"--{name}", Place(function.file, line), default)
     # What a script sets before it runs a file of the command line in its own place, that file may set anew.
     for file, graph in reading.facts.graphs.items():
-        runs = [call.line for call in graph.body.calls if call.name == "exec"] if graph.body and counts(file) else []
+        calls = graph.body.calls if graph.body and counts(file) else []
+        opens = {call.line for call in calls if call.name == "open"}
+        runs = [call.line for call in calls if call.name == "exec" and call.line in opens]
         for name, values in graph.names.items() if runs else ():
             at = graph.body.lines.get(name) if graph.body is not None else None
             if at is not None and at < max(runs) and not values and name[0] != "_":

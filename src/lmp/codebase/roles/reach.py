@@ -52,7 +52,7 @@ PRODUCTS = "products around a softmax"
 KEEPS_OPERANDS = "keeps queries, keys and values for its gradient"
 """Why an operator that torch differentiates attends, where its own code does the rest."""
 EXPERTS = frozenset(["router", "expert", "experts", "moe"])
-"""What is read where a softmax chooses among experts."""
+"""What is read where a softmax weighs experts, and no keys."""
 MOST_KNOWN = 8
 """Functions that one call may lead to; where there are more, its target is as good as lost."""
 MOST_WRAPPED = 5
@@ -213,10 +213,9 @@ class Reading:
                 found.setdefault(function, "is given queries, keys and values")
             products = sum(call.name in operators.MATMULS for call in function.calls) + function.numeric
             names = {call.name for call in function.calls}
-            # A softmax over experts weighs what they give. One block after the other it is written out, with the
-            # largest value so far.
-            about = {word for each in function.reads for word in split(each)} if products >= 2 else EXPERTS
-            if not about & EXPERTS and ("softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})):
+            # One block after the other the softmax is written out, with the largest value so far.
+            weighs = "softmax" in names or ("exp" in names and names & {"max", "amax", "maximum"})
+            if products >= 2 and weighs and not any(split(each) & EXPERTS for each in function.reads):
                 found.setdefault(function, PRODUCTS)
         return found
 

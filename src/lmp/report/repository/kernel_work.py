@@ -169,7 +169,9 @@ def accesses(text: str) -> tuple[Counter[str], bool]:
     closing = code.closing(opening) if opening >= 0 else -1
     if closing < 0:
         return Counter(), False
-    given = [each for each in code.arguments(opening + 1, closing) if re.search(r"\*|\[\]|Accessor", each)]
+    every = code.arguments(opening + 1, closing)
+    given = [each for each in every if re.search(r"\*|\[\]|Accessor", each)]
+    handed = {match[1] for each in every if (match := _NAMED.search(each))}
     names = {match[1] for each in given if "threadgroup" not in each and (match := _NAMED.search(each))}
     body = text[closing + 1 :]
     views = {
@@ -179,7 +181,9 @@ def accesses(text: str) -> tuple[Counter[str], bool]:
     }
     for local in _DECLARED.finditer(body):
         made = any(re.search(rf"\b{name}\b(?!\s*\[)|&\s*{name}\s*\[", local["value"]) for name in names | views)
-        if made or _MEMBER.search(local["value"]):
+        # Parameters may be handed in as one object.
+        member = _MEMBER.search(local["value"])
+        if made or (member is not None and member[1] in handed):
             names.add(local["name"])
     found: Counter[str] = Counter()
     inner = Code(body)
@@ -201,8 +205,8 @@ def accesses(text: str) -> tuple[Counter[str], bool]:
     return found, bool(views)
 
 
-_MEMBER = re.compile(r"\b(?:reinterpret|static)_cast\s*<[^;()]*\*[^;()]*>\s*\(\s*\w+(?:\.|->)\w+")
-"""A member of the parameters that are handed in as one object, as a pointer."""
+_MEMBER = re.compile(r"\b(?:reinterpret|static)_cast\s*<[^;()]*\*[^;()]*>\s*\(\s*(\w+)(?:\.|->)\w+")
+"""A member of an object, as a pointer."""
 _OBJECT = re.compile(r"\b[A-Za-z_]\w*(?:<[^;(){}]*>)?\s+([A-Za-z_]\w*)\s*[({]([^;(){}]*)[)}]\s*;")
 """``View view(pointer, rows, columns);``"""
 
