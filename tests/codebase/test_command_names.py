@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lmp.codebase.entries import told_imports
 from lmp.codebase.facts import RepoFacts
 from lmp.codebase.roles.entry import entry_rows, package_of
 from lmp.codebase.roles.reach import Reading
@@ -103,3 +104,10 @@ def test_a_function_named_backward_is_no_step_of_training(read: Read) -> None:
             """
     }
     assert [each.qualname for each in Reading(read(files)).trains] == ["fit"]
+
+
+def test_what_a_comparison_in_a_readme_adds_is_imported() -> None:
+    # The line that is taken away is another package's.
+    told = told_imports("README.md", "```diff\n- from far import Model\n+ from near import Model\n```\nModel()\n")
+    assert ("near", "Model", ()) in told
+    assert all(module != "far" for module, _, _ in told)

@@ -132,9 +132,10 @@ def package_scripts(file: str, text: str) -> list[EntryPoint]:
     ]
 
 
-IMPORTED = re.compile(r"^[ \t>]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
+# Lines may stand behind a prompt, or be what a comparison adds.
+IMPORTED = re.compile(r"^[ \t>+]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n(]+)", re.MULTILINE)
 SHOWN = re.compile(IMPORTED.pattern.replace(r"([\w.]+)", r"([\w.-]+)"), re.MULTILINE)
-IMPORTS = re.compile(r"^[ \t>]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE)
+IMPORTS = re.compile(r"^[ \t>+]*import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+(\w+))?[ \t]*$", re.MULTILINE)
 
 
 def told_imports(file: str, text: str) -> list[tuple[str, str, tuple[str, ...]]]:
