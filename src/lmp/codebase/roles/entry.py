@@ -126,12 +126,16 @@ def route_rows(reading: Reading) -> list[Row]:
 
 
 def _is_script(reading: Reading, body: Function | None, running: set[Function]) -> bool:
-    """Whether a file without a main block runs a model in a loop of its own lines, and no other file imports it."""
-    if body is None or body not in running or is_used(reading, body.file):
+    """Whether a file without a main block, which no other imports, runs a model in a loop of its own lines, or parses
+    arguments for what it calls."""
+    if body is None or is_used(reading, body.file):
         return False
-    return any(
-        edge.call is not None and edge.call.loop and edge.callee in running for edge in reading.graph.edges[body]
-    )
+    edges = reading.graph.edges[body]
+    repeats = any(edge.call is not None and edge.call.loop and edge.callee in running for edge in edges)
+    # Beside a run, only what runs a model is a way to run it.
+    own = reading.roles.get(body.file, "source") == "source" and not says(body.file, "trial")
+    parses = own and not PARSING.isdisjoint(body.reads) and any(edge.callee.file != body.file for edge in edges)
+    return repeats or parses
 
 
 def _serves(reading: Reading, function: Function) -> bool:
