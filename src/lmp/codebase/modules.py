@@ -53,7 +53,7 @@ class Modules:
                 return None
             beside = tuple(importing.split("/")[:-1])
             found = [file for file in found if self._parts[file][:-1] in ((), beside, ("src",), ("python",))]
-        return min(found, key=lambda file: (-_shared(file, importing), len(file), file), default=None)
+        return min(found, key=lambda file: (-shared(file, importing), len(file), file), default=None)
 
     def _is_searched(self, folder: tuple[str, ...], importing: str) -> bool:
         """Whether Python looks into a folder for packages: not where it lies in a package, as ``engine/patches`` with
@@ -74,8 +74,8 @@ class Modules:
             and len(parts) >= len(wanted)
             and all(one.fullmatch(part) for one, part in zip(reversed(wanted), reversed(parts), strict=False))
         ]
-        nearest = max((_shared(file, importing) for file in fits), default=0)
-        return [file for file in fits if _shared(file, importing) == nearest]
+        nearest = max((shared(file, importing) for file in fits), default=0)
+        return [file for file in fits if shared(file, importing) == nearest]
 
     def of_import(self, dotted: str, importing: str) -> tuple[str, str] | None:
         """The file, and what of it is meant (empty: the module itself), for ``package.module.name``."""
@@ -115,7 +115,7 @@ def _names(folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(each.replace(".", "-") for each in folders)
 
 
-def _shared(a: str, b: str) -> int:
+def shared(a: str, b: str) -> int:
     """How many leading folders two files share."""
     count = 0
     for left, right in zip(a.split("/"), b.split("/"), strict=False):

@@ -449,3 +449,29 @@ class SaveConfig:
     listed = found.section("Appendix J: fields, arguments and keys that are settings")
     assert "| `SaveConfig.every` | config class field | `2` | `net/config.py:12` (`every`) |" in listed
     assert "3 fields of 2 config classes" in found.section("TL;DR (5–8 lines)")
+
+
+def test_a_way_to_run_has_the_settings_file_that_its_file_names(tmp_path: Path) -> None:
+    files = {
+        "net/__init__.py": "",
+        "net/config/small.yaml": "steps: 8\nmodel: ???  # the path\n",
+        "net/other/small.yaml": "steps: 9\n",
+        "net/run.py": """import hydra
+
+
+@hydra.main(config_path="config", config_name="small")
+def main(config):
+    print(config.steps, config.model)
+
+
+if __name__ == "__main__":
+    main()
+""",
+    }
+    found = reported(written(tmp_path / "net", files))
+    assert found.review.findings == []
+    # Of two files of the name, both as near, the first; the other one's value must not be given.
+    assert "is set by `net/config/small.yaml`)" in found.section("Entrypoints (how to run)")
+    listed = found.section("Appendix C: config files")
+    assert "| `net/config/small.yaml:1` | yaml | `steps`, `model`; must be given: `model` |" in listed
+    assert listed.count("must be given") == 1

@@ -271,3 +271,41 @@ class Trainer:
     root = written(tmp_path / "net", {"train.py": source})
     loops = Study(CodeBase(read(root), root, {}), root).loops
     assert [each.qualname for each in loops] == ["Trainer.fit", "Engine.run"]
+
+
+def test_tensors_of_a_cache_have_the_shape_that_is_written(tmp_path: Path) -> None:
+    source = """import torch
+import torch.nn.functional as F
+
+
+class KVCache:
+    def __init__(self, layers, pages, size):
+        self.keys = torch.zeros(
+            (layers, pages, size),
+            dtype=torch.float16,
+        )
+        self.values = torch.zeros((layers, pages, size))
+
+    def update(self, at, k, v):
+        self.keys[at] = k
+        self.values[at] = v
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, cache: KVCache):
+        cache.update(0, x, x)
+        return F.scaled_dot_product_attention(x, cache.keys, cache.values)
+
+
+def generate(model: Model, tokens):
+    cache = KVCache(2, 8, 16)
+    while True:
+        logits = model(tokens, cache)
+        tokens = torch.cat([tokens, torch.multinomial(logits, 1)])
+"""
+    found = reported(written(tmp_path / "engine", {"engine.py": source}))
+    assert found.review.findings == []
+    text = found.section("KV cache")
+    # Each stands once, however many rows keep it; a call over several lines is one.
+    assert text.count("`torch.zeros((layers, pages, size), dtype=torch.float16,)` at `engine.py:7` (`keys`)") == 1
+    assert text.count("`torch.zeros((layers, pages, size))` at `engine.py:11` (`values`)") == 1

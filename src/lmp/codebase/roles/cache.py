@@ -171,7 +171,7 @@ def _classes(reading: Reading) -> Iterator[tuple[Class, str]]:
         if pair:
             yield of, f"keeps {' and '.join(pair[:2])}"
         elif _hands_out(of) and (made or _keeps_tensors(of) or _lends(of)) and not _asks_another(reading, of):
-            yield of, "hands out places and takes them back"
+            yield of, "hands out cache blocks and takes them back"
         elif made and named:
             yield of, "keeps tensors and is named a cache"
         elif says(of.name, "kv_cache") or (named and KEEPS in (each[2] for each in _attributes(of))):

@@ -23,6 +23,8 @@ PARTS = "Appendix H: parts of a run"
 CALLS = "Appendix I: calls of a run"
 SETTINGS = "Appendix J: fields, arguments and keys that are settings"
 MOST_SETTINGS = 1500
+MUST = re.compile(r":\s*\?\?\?\s*(?:#.*)?$")
+"""How OmegaConf writes a value that a run must be given."""
 _SIZE = re.compile(r"B[A-Z]{0,2}$|(?i:.*(?:block|tile|chunk|group|split|warp|stage|thread))")
 STAGES = re.compile(r"(?i)^(num_?)?stages?$")
 TUNED = frozenset(["triton", "tilelang", "cutile"])
@@ -120,7 +122,14 @@ def _config(study: Study) -> Section:
     rows: list[list[Line]] = []
     for file in study.base.facts.config_files:
         where: Line = pointer(file.keys[0]) if file.keys else Code(file.file)
-        rows.append([where, file.kind, joined([code(name, 30) for name in file.names[:6]]) or "no keys at the top"])
+        keys: list[Inline] = joined([code(name, 30) for name in file.names[:6]]) or ["no keys at the top"]
+        lines = study.base.lines(file.file) if file.kind == "yaml" else []
+        given = [
+            name for name, at in zip(file.names, file.keys, strict=False) if lines and MUST.search(lines[at.line - 1])
+        ]
+        if given:
+            keys += ["; must be given: ", *joined([code(name, 40) for name in given[:6]])]
+        rows.append([where, file.kind, keys])
     words = sentence(*counted(study.base.facts, "config_files", "file"), ", with their first keys.")
     return Section(
         CONFIG,

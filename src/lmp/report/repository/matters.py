@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lmp.codebase.facts import Place
+from lmp.codebase.graph.records import Made
 from lmp.codebase.roles.attention import SERVES
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.lines import ARGUMENTS
@@ -70,6 +71,8 @@ ATTENTION = Matter("Attention backend(s)", "attention", ("backend", "module", "k
 
 
 MOST_GROUPS, MOST_OF_ONE, MOST_LINES = 3, 5, 3
+MOST_MADE, MOST_OF_CALL = 3, 12
+"""Tensors of one row, and lines of one call."""
 
 
 def lines(study: Study, matter: Matter) -> list[Line]:
@@ -83,7 +86,8 @@ def lines(study: Study, matter: Matter) -> list[Line]:
     for row in sure:
         if row not in shown:
             named.setdefault(_group(row), []).append(row)
-    bullets: list[Line] = [_bullet(study, matter, row) for row in shown[:SHOWN]]
+    seen: set[Place] = set()
+    bullets: list[Line] = [_bullet(study, matter, row, seen) for row in shown[:SHOWN]]
     if bullets and "queue" in matter.roles and not study.queues_requests:
         bullets.insert(0, sentence(Bold(matter.title), ": no queue of requests was found; of batches:"))
     left = len(shown[SHOWN:]) + sum(len(rows) - MOST_OF_ONE for rows in named.values() if len(rows) > MOST_OF_ONE)
@@ -128,15 +132,41 @@ def _places(study: Study, rows: Sequence[Row]) -> list[Inline]:
     return joined([study.pointer(row.place, row.symbol) for row in rows[:MOST_OF_ONE]])
 
 
-def _bullet(study: Study, matter: Matter, row: Row) -> Line:
+def _bullet(study: Study, matter: Matter, row: Row, seen: set[Place]) -> Line:
     """With what the definition says of itself, and what of its code makes it one."""
     definition = study.base.definition(row.place.file, row.symbol)
     told = study.docstring(definition, 100) if definition is not None else []
     why: list[Inline] = [" by ", code(row.why, 90)] if row.why else []
     at = lines_within(study, row, MOST_LINES)
     where: list[Inline] = [", at ", *at] if at else []
+    if row.section == "kv_cache" and row.role in ("layout", "allocate"):
+        where += _shapes(study, row, seen)
     end: list[Inline] = [" ", *told] if told else []
     return sentence(Bold(matter.title), f" ({row.role}): ", *study.pointer(row.place, row.symbol), *why, *where, *end)
+
+
+def _shapes(study: Study, row: Row, seen: set[Place]) -> list[Inline]:
+    """What makes the tensors that it keeps, with the shape that is written there. Each stands once."""
+    made = [(Place(each.file, one.line), one) for each in study.methods(row) for one in each.made if one.on_self]
+    shown: list[list[Inline]] = [
+        [code(_call(study.base.lines(at.file), one), 150), " at ", pointer(at, one.target)]
+        for at, one in made[:MOST_MADE]
+        if at not in seen
+    ]
+    seen.update(at for at, _ in made)
+    return ["; makes ", *joined(shown)] if shown else []
+
+
+def _call(lines: Sequence[str], made: Made) -> str:
+    """The call that makes a tensor, from its name to its last bracket."""
+    text = " ".join(line.strip() for line in lines[made.line - 1 : made.line - 1 + MOST_OF_CALL])
+    start = max(text.find(made.by), 0)
+    depth = 0
+    for at, letter in enumerate(text[start:], start):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0 and letter in ")]}":
+            return re.sub(r"(?<=[(\[]) | (?=[)\]])", "", text[start : at + 1])
+    return text[start:]
 
 
 def lines_within(study: Study, row: Row, most: int | None = None) -> list[Inline]:

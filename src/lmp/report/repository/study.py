@@ -540,6 +540,13 @@ class Study:
         of = self._classes.get((definition.place.file, definition.place.line))
         return [each.name for each in of.fields] if of is not None else []
 
+    def methods(self, row: Row) -> list[Function]:
+        """The function that a row is of; of a class all its methods."""
+        of = self._classes.get(row.key)
+        if of is not None:
+            return list(of.methods.values())
+        return [each for each in self.reading.functions if each.key == row.key]
+
     @cached_property
     def _classes(self) -> dict[tuple[str, int], Class]:
         return {each.key: each for each in self.reading.graph.classes}

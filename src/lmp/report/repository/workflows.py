@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from lmp.codebase.facts import Place
 from lmp.codebase.file_kinds import role
 from lmp.codebase.graph.values import ClassValue, FunctionValue
+from lmp.codebase.modules import shared
 from lmp.codebase.roles.entry import first_files
 from lmp.codebase.roles.likely import is_candidate
 from lmp.codebase.roles.reach import Row
@@ -36,6 +37,8 @@ _INCOMPLETE = re.compile(
 )
 """Without what is to be installed or run, and what only publishes it."""
 MOST_ENTRIES = 3
+MOST_NAMED = 3
+"""Files of settings that one way to run names."""
 """Entries of a library whose arguments are shown."""
 MOST = 8
 """Entries of a kind that are listed; how many more there are is said."""
@@ -163,11 +166,25 @@ def _entry(study: Study, title: str, row: Row) -> Line:
     flags = _flags_of(study, row)
     if flags:
         what += [", takes ", *plural(flags, "flag")]
+    if named := _settings_of(study, row.place.file):
+        what += [", is set by ", *joined([Code(file) for file in named])]
     name = row.symbol if definition is not None else None
     told = f"{title}, candidate: " if is_candidate(row) else f"{title}: "
     return sentence(
         told, code(study.started(row), 240), " at ", pointer(row.place, name), " (what it does: ", what, ")"
     )
+
+
+def _settings_of(study: Study, file: str) -> list[str]:
+    """Files of settings that a file names, of each name the one nearest to it."""
+    graph = study.reading.facts.graphs.get(file)
+    found: dict[str, str] = {}
+    near = sorted(study.base.facts.config_files, key=lambda each: (-shared(each.file, file), each.file))
+    for each in near if graph is not None and graph.settings else ():
+        name = each.file.rpartition("/")[2].rpartition(".")[0]
+        if graph is not None and name in graph.settings:
+            found.setdefault(name, each.file)
+    return list(found.values())[:MOST_NAMED]
 
 
 def _flags_of(study: Study, row: Row) -> int:
