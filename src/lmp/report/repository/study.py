@@ -381,6 +381,9 @@ class Study:
             surest = next((row.symbol for row in rows if not is_candidate(row)), "")
             rows = [row for row in rows if not is_candidate(row) or surest.startswith(f"{row.symbol}.")]
             held = [row for row in rows if not row.why.startswith("by ") and row.why != SERVES]
+            if title == "attention":
+                # Kernels stand for it where no module of the code base does.
+                held = [row for row in held if row.role == roles[0]] or held
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
             named_for = "batching" if title == "scheduler" and not self.queues_requests else title
             if title == "attention" and held and held[0].why == RECURRENT:
