@@ -123,10 +123,9 @@ def _config(study: Study) -> Section:
     for file in study.base.facts.config_files:
         where: Line = pointer(file.keys[0]) if file.keys else Code(file.file)
         keys: list[Inline] = joined([code(name, 30) for name in file.names[:6]]) or ["no keys at the top"]
-        lines = study.base.lines(file.file) if file.kind == "yaml" else []
-        given = [
-            name for name, at in zip(file.names, file.keys, strict=False) if lines and MUST.search(lines[at.line - 1])
-        ]
+        lines = dict(enumerate(study.base.lines(file.file), 1)) if file.kind == "yaml" else {}
+        named = zip(file.names, file.keys, strict=False)
+        given = [name for name, at in named if MUST.search(lines.get(at.line, ""))]
         if given:
             keys += ["; must be given: ", *joined([code(name, 40) for name in given[:6]])]
         rows.append([where, file.kind, keys])
