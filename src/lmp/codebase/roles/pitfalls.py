@@ -530,19 +530,9 @@ NUMBER = re.compile(r"[1-9][\d_.]*(?: ?[*+] ?\d+)*")
 
 
 def _is_read(reading: Reading, setting: Row) -> bool:
-    """Whether a file reads the arguments of its functions by that name, and any file the fields of a class: what none
-    does changes nothing."""
+    """Whether a file reads the arguments of its functions by that name: one that it does not changes nothing."""
     name, graph = setting.symbol.rpartition(".")[2], reading.facts.graphs.get(setting.place.file)
-    if setting.role == "config class field":
-        return name in _read_anywhere(reading)
     return setting.role != "argument" or graph is None or any(name in each.reads for each in graph.functions)
-
-
-@lru_cache(maxsize=1)
-def _read_anywhere(reading: Reading) -> frozenset[str]:
-    """Every name, attribute and key that stands in a function or in the body of a file."""
-    every = [each for graph in reading.facts.graphs.values() for each in graph.functions]
-    return frozenset(name for each in every for name in (*each.reads, *each.keys, *each.params))
 
 
 def _of_settings(settings: Iterable[Row]) -> Iterator[Pitfall]:
