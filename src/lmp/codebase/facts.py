@@ -90,6 +90,11 @@ class ConfigFile:
     composed: tuple[str, ...] = ()
     """Other files that its list of defaults puts in, without folder and ending."""
 
+    @property
+    def stem(self) -> str:
+        """As code names it: without folder and ending."""
+        return self.file.rpartition("/")[2].rpartition(".")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:

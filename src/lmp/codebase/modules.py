@@ -56,8 +56,11 @@ class Modules:
         return min(found, key=lambda file: (-shared(file, importing), len(file), file), default=None)
 
     def _is_searched(self, folder: tuple[str, ...], importing: str) -> bool:
-        """Whether Python looks into a folder for packages: not where it lies in a package, as ``engine/patches`` with
-        ``torch/`` does, unless the importing file stands there too and may be run from there."""
+        """Whether Python looks into a folder for packages.
+
+        It does not where the folder lies in a package, as ``engine/patches`` with ``torch/`` does. A file that stands
+        there may be run from there.
+        """
         inside = any(folder[:end] in self._packages for end in range(1, len(folder) + 1))
         return not inside or folder == _names(PurePosixPath(importing).parts[:-1])
 

@@ -679,6 +679,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         return
     own = isinstance(value, ast.Subscript) and source.written(value.value) == name
     called = source.dotted(value.func) if isinstance(value, ast.Call) else ""
+    clamps = called.endswith("clamp") and "max" in written
     root = name.partition(".")[0]
     sets = isinstance(target, ast.Subscript) and source.dotted(target.value) == "os.environ"
     if sets or ("." in name and root in source.aliases and root not in (*inside.params, "self")):
@@ -688,9 +689,7 @@ def of_assign(source: Source, target: ast.expr, value: ast.expr, inside: Functio
         bounds = [one for each in value.slice.elts if isinstance(each, ast.Slice) for one in (each.lower, each.upper)]
         if TEXTS.search(name) and any(_names(each) for each in bounds):
             _add(inside, "cut", value, written)
-    elif (called == "min" or (called.endswith("clamp") and "max" in written and PLACES.search(name))) and BOUND.search(
-        written
-    ):
+    elif BOUND.search(written) and (called == "min" or (clamps and PLACES.search(name))):
         # The least of what was seen is no limit.
         if _has_word(name.rpartition(".")[2], written):
             _add(inside, "cut", value, f"{name} = {written}")

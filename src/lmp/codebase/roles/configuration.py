@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 from lmp.codebase.facts import ConfigFile, Flag, Place
 from lmp.codebase.graph.records import Chain, Class, Function
@@ -258,13 +259,13 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     """
     known = {name for function in reading.functions for name in function.reads}
     known |= {each.name for of in reading.classes for each in of.fields}
-    stems = {_stem(each.file) for each in reading.facts.config_files}
+    stems = {each.stem for each in reading.facts.config_files}
     named: set[str] = set()
     for code, graph in reading.facts.graphs.items():
         if reading.is_own(code) and len(graph.settings & stems) < TABLE:
             named |= graph.settings
     for each in reading.facts.config_files:
-        if _stem(each.file) in named:
+        if each.stem in named:
             named.update(each.composed)
     shown = {
         each.file: max((count for path, count in reading.facts.shown.items() if _ends_with(each.file, path)), default=0)
@@ -274,7 +275,7 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
     chosen: set[str] = set()
 
     def order(file: ConfigFile) -> tuple[bool, int, int]:
-        return _stem(file.file) not in named, -shown[file.file], -len(file.names)
+        return file.stem not in named, -shown[file.file], -len(file.names)
 
     for file in sorted(reading.facts.config_files, key=order):
         names, folder = set(file.names), file.file.rpartition("/")[0]
@@ -285,7 +286,7 @@ def _settings_files(reading: Reading) -> Iterator[ConfigFile]:
             continue
         if len(names) > WORDS and 10 * len(names & known) < len(names):
             continue
-        is_named = _stem(file.file) in named or shown[file.file] > 0
+        is_named = file.stem in named or shown[file.file] > 0
         is_read = 2 * len(names & known) > len(names) and folder not in chosen
         if (is_named or is_read) and 4 * len(names & known_keys) < 3 * len(names):
             known_keys |= names
@@ -300,10 +301,6 @@ def _ends_with(file: str, path: str) -> bool:
 
 def _folder(file: str) -> str:
     return file.rpartition("/")[0]
-
-
-def _stem(file: str) -> str:
-    return file.rpartition("/")[2].rpartition(".")[0]
 
 
 def _files(reading: Reading) -> set[str]:
@@ -350,7 +347,7 @@ def is_config(reading: Reading, of: Class) -> bool:
     A class on top of it, or, of a dataclass or a model, its file, may have the name.
     """
     above = reading.graph.evaluator.subclasses.get(of, ())
-    of_file = FILES.fullmatch(_stem(of.file)) is not None and _is_record(reading, of)
+    of_file = FILES.fullmatch(PurePosixPath(of.file).stem) is not None and _is_record(reading, of)
     named = of_file or any(CONFIG.search(each.name) for each in (of, *above))
     if of.native or not named or not _settings(of) or (REQUESTED.search(of.name) and says(of.name, "sampling")):
         return False

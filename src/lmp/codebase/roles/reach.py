@@ -454,10 +454,11 @@ class Reading:
 
     def link_replaced(self) -> None:
         """Lets calls of another package's model lead to what attends in the place of its modules' ``forward``."""
+        replacing = [each for each in self.functions if each.replaces]
+        attending = self.reaching(self.attends) if replacing else set()
         put: dict[Function, None] = {}
-        attending = self.reaching(self.attends)
-        for function in self.functions:
-            for value in self.graph.evaluator.values(function, function.replaces) if function.replaces else ():
+        for function in replacing:
+            for value in self.graph.evaluator.values(function, function.replaces):
                 if isinstance(value, FunctionValue) and value.of in attending and self.is_own(value.of.file):
                     put[value.of] = None
         for function in self.functions if put else ():

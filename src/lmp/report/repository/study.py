@@ -310,8 +310,9 @@ class Study:
         for each in self.base.facts.launches:
             launches.setdefault((each.place.file, each.inside), []).append(each)
         starting = {each for each in self.reading.functions if (each.file, each.qualname) in launches}
-        wanted |= self.reading.reaching(starting)
-        leading = self.reading.running | self.reading.reaching(starting)
+        above = self.reading.reaching(starting)
+        wanted |= above
+        leading = self.reading.running | above
         lost = {of: [(each.line, each.written, each.why) for each in found] for of, found in graph.lost.items()}
         edges = dict(graph.edges)
         # Where a reader says what a call leads to, it is neither lost nor one of many.
@@ -381,13 +382,12 @@ class Study:
             surest = next((row.symbol for row in rows if not is_candidate(row)), "")
             rows = [row for row in rows if not is_candidate(row) or surest.startswith(f"{row.symbol}.")]
             held = [row for row in rows if not row.why.startswith("by ") and row.why != SERVES]
+            named_for = "batching" if title == "scheduler" and not self.queues_requests else title
             if title == "attention":
                 # Kernels stand for it where no module of the code base does.
                 held = [row for row in held if row.role == roles[0]] or held
+                named_for = "recurrent state" if held and held[0].why == RECURRENT else title
             played = [self._played(row) for row in _plainest_first((held or rows)[:8])]
-            named_for = "batching" if title == "scheduler" and not self.queues_requests else title
-            if title == "attention" and held and held[0].why == RECURRENT:
-                named_for = "recurrent state"
             found += self._component(named_for, played, not held)
         named = {each.definition.qualname for each in found}
         for each in self.operators[:4]:

@@ -37,9 +37,9 @@ _INCOMPLETE = re.compile(
 )
 """Without what is to be installed or run, and what only publishes it."""
 MOST_ENTRIES = 3
+"""Entries of a library whose arguments are shown."""
 MOST_NAMED = 3
 """Files of settings that one way to run names."""
-"""Entries of a library whose arguments are shown."""
 MOST = 8
 """Entries of a kind that are listed; how many more there are is said."""
 
@@ -178,12 +178,12 @@ def _entry(study: Study, title: str, row: Row) -> Line:
 def _settings_of(study: Study, file: str) -> list[str]:
     """Files of settings that a file names, of each name the one nearest to it."""
     graph = study.reading.facts.graphs.get(file)
+    if graph is None or not graph.settings:
+        return []
     found: dict[str, str] = {}
-    near = sorted(study.base.facts.config_files, key=lambda each: (-shared(each.file, file), each.file))
-    for each in near if graph is not None and graph.settings else ():
-        name = each.file.rpartition("/")[2].rpartition(".")[0]
-        if graph is not None and name in graph.settings:
-            found.setdefault(name, each.file)
+    for each in sorted(study.base.facts.config_files, key=lambda each: (-shared(each.file, file), each.file)):
+        if each.stem in graph.settings:
+            found.setdefault(each.stem, each.file)
     return list(found.values())[:MOST_NAMED]
 
 
